@@ -79,6 +79,8 @@ def get_model(name: str) -> Model:
     if len(short) == 1:
         return short[0]
     raise UsageError(
-        f"model {name!r}", found="not in the catalogue", expected="one of: " + ", ".join(sorted(models)),
+        f"model {name!r}",
+        found="not in the catalogue",
+        expected="one of: " + ", ".join(sorted(models)),
         hint="fitproof views  # or pass the full model id",
     )

@@ -18,7 +18,16 @@ SCHEMA_VERSION = 1
 STAGES = ("initializing", "rollout", "rollout_logprob", "reference_logprob", "teacher_scoring", "reward",
           "actor_update", "critic_update", "weight_sync", "checkpoint", "validation", "idle")  # fmt: skip
 STATUSES = ("completed", "memory_failure", "ineligible", "interrupted")
-FAILURE_CLASSES = ("device_memory", "host_memory", "timeout", "device_fault", "dependency", "data", "harness", "unknown")
+FAILURE_CLASSES = (
+    "device_memory",
+    "host_memory",
+    "timeout",
+    "device_fault",
+    "dependency",
+    "data",
+    "harness",
+    "unknown",
+)
 # At most one replacement attempt for these; memory failures, dependency, data and unknown get none.
 RETRIED_CLASSES = ("device_fault", "host_memory", "timeout", "harness")
 
@@ -79,12 +88,27 @@ TRIAL = (
     _f("device_kind", "str", "cuda, rocm or cpu"),
     _f("torch", "str", "installed version"),
     _f("transformers", "str", "installed version"),
-    _f("capacity_mib", "int", "asked capacity; the device's total where the whole card was asked for; null on a CPU", True),
+    _f(
+        "capacity_mib",
+        "int",
+        "asked capacity; the device's total where the whole card was asked for; null on a CPU",
+        True,
+    ),
     _f("capacity_source", "str", "device or emulated; null on a CPU", True),
-    _f("effective_capacity_bytes", "int", "free bytes the CUDA runtime reports just before the child makes its context", True),
+    _f(
+        "effective_capacity_bytes",
+        "int",
+        "free bytes the CUDA runtime reports just before the child makes its context",
+        True,
+    ),
     _f("monitor_free_bytes", "int", "free bytes by the monitor at that moment", True),
-    _f("baseline_used_bytes", "int", "the monitor's used bytes at that moment; null on a CPU, where the child states its own "
-       "in the fact baseline_process_bytes", True),
+    _f(
+        "baseline_used_bytes",
+        "int",
+        "the monitor's used bytes at that moment; null on a CPU, where the child states its own "
+        "in the fact baseline_process_bytes",
+        True,
+    ),
     _f("ballast_bytes", "int", "bytes held by the ballast process, its context included; 0 without ballast", True),
     _f("weights", "str", "random or pretrained"),
     _f("revision", "str", "immutable revision of pretrained weights", True),
@@ -177,7 +201,15 @@ RESULT = (
     _f("ended_at", "str", "UTC time"),
 )
 FILES = {"trial.json": TRIAL, "environment.json": ENVIRONMENT, "result.json": RESULT}
-ATTEMPT_FILES = ("trial.json", "environment.json", "events.jsonl", "memory.csv", "stdout.log", "stderr.log", "result.json")
+ATTEMPT_FILES = (
+    "trial.json",
+    "environment.json",
+    "events.jsonl",
+    "memory.csv",
+    "stdout.log",
+    "stderr.log",
+    "result.json",
+)
 
 _KINDS = {"str": str, "int": int, "bool": bool, "object": dict, "list": list, "any": object}
 

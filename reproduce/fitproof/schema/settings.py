@@ -111,7 +111,9 @@ class Settings:
     def __post_init__(self) -> None:
         problems = check(self)
         if problems:
-            raise SettingsError("settings", found="; ".join(problems), hint="fitproof predict --help  # lists the settings")
+            raise SettingsError(
+                "settings", found="; ".join(problems), hint="fitproof predict --help  # lists the settings"
+            )
 
     @property
     def model_family(self) -> str:
@@ -217,15 +219,18 @@ def _check_combinations(s: Settings) -> list[str]:
         (not (opd and s.use_kl), "algorithm=opd has no reference KL: use_kl=false"),
         (s.use_kl == (s.reference != "none"), "use_kl and reference=none contradict each other"),
         (s.reference != "adapter_off" or lora, "reference=adapter_off needs adaptation=lora"),
-        ((s.reference != "none") == (s.ref_logprob_micro_batch is not None), "ref_logprob_micro_batch goes with a reference"),
+        ((s.reference != "none") == (s.ref_logprob_micro_batch is not None),
+         "ref_logprob_micro_batch goes with a reference"),
         (opd == (s.rollout_logprob_micro_batch is None), "rollout_logprob_micro_batch goes with grpo and ppo"),
         (not s.kv_reservation or pooled, "kv_reservation is for engines that keep a pool, not hf_generate"),
         (pooled == (s.free_cache_engine is not None), "free_cache_engine goes with an engine that keeps a pool"),
-        (s.decode_coverage == "full" or s.rollout_engine == "cuda_graph", "decode_coverage=edges needs rollout_engine=cuda_graph"),
+        (s.decode_coverage == "full" or s.rollout_engine == "cuda_graph",
+         "decode_coverage=edges needs rollout_engine=cuda_graph"),
         (s.capacity_source == "device" or s.capacity_mib is not None, "capacity_source=emulated needs capacity_mib"),
         (s.optimizer != "paged_adamw_8bit" or s.capacity_source == "device",
          "paged_adamw_8bit uses managed memory and runs only with capacity_source=device; use adamw_8bit"),
-        (s.kv_reservation is None or _is_fraction(s.kv_reservation), f"kv_reservation={s.kv_reservation!r} is not a decimal in (0, 1]"),
+        (s.kv_reservation is None or _is_fraction(s.kv_reservation),
+         f"kv_reservation={s.kv_reservation!r} is not a decimal in (0, 1]"),
         (s.algorithm != "grpo" or s.rollout_n > 1, "grpo needs rollout_n >= 2 to normalise within a group"),
         (s.gpu_count == 1, "gpu_count > 1 is not supported yet"),
     ]  # fmt: skip

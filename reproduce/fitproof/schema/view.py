@@ -15,7 +15,7 @@ FEATURE_DTYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: DuckDB type, unit ('bytes', 'MiB', 'seconds', 'count', ... or ''), null rule, one sentence of meaning.
+    """One column: DuckDB type, unit ('bytes', 'MiB', 'seconds', 'count' or ''), null rule, one sentence of meaning.
 
     `null` says when the value is null ("never" where it may not be).
     """
