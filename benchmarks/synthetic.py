@@ -157,7 +157,7 @@ def _write_attempt(folder: Path, a: Attempt, plan_digest: str) -> dict | None:
     })  # fmt: skip
     events, levels, end_ns = _events(a)
     (folder / "events.jsonl").write_text(_lines(events), encoding="utf-8")
-    samples = _write_samples(folder / "memory.csv", a, levels, end_ns, rng)
+    samples = _write_samples(folder / "memory.csv", a, levels, rng)
     (folder / "stdout.log").write_text(f"{len(events)} events\n", encoding="utf-8")
     failure = next((e for e in events if e["event"] == "failure"), None)
     (folder / "stderr.log").write_text(f"{failure['message']}\n" if failure else "", encoding="utf-8")
@@ -227,11 +227,14 @@ def _failure(t_ns: int, where: dict, reserved: int, overhead: int) -> dict:
     }  # fmt: skip
 
 
-def _write_samples(path: Path, a: Attempt, levels: list, end_ns: int, rng: random.Random) -> int:
-    """memory.csv: the monitor's readings, whole device and process. Returns the number of rows."""
+def _write_samples(path: Path, a: Attempt, levels: list, rng: random.Random) -> int:
+    """memory.csv: the monitor's readings, whole device and process, `a.samples` rows. Returns the number of rows.
+
+    The sampler of a trial that ended early reads on at the last level, so that every attempt costs the same.
+    """
     rows, current = [MEMORY_CSV_HEADER], 0
     t, process = a.start_ns, 0
-    while t <= end_ns:
+    for _ in range(a.samples):
         while current < len(levels) and levels[current][0] <= t:
             process = levels[current][1] + levels[current][2]
             current += 1
