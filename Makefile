@@ -27,7 +27,7 @@ test: $(VENV)/.test ## run all tests on the CPU (installs torch on the first run
 lint: $(VENV)/.lint ## ruff, and fail on a stale card or command reference
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python -m fitproof.hub.card --check
+	$(BIN)/python -m fitproof.hub.card --root . --check
 	$(BIN)/python -m fitproof.cli.reference --check
 
 .PHONY: docs

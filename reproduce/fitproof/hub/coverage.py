@@ -1,0 +1,131 @@
+"""The card's tables that come from the data: what was planned, what became of it, and what fits.
+
+Each query reads only published views, through the relations of `read_views`. A view that is absent or empty drops the
+tables that need it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .dictionary import cell
+from .load import view_files
+
+if TYPE_CHECKING:
+    import duckdb
+
+HEADLINE = """
+SELECT (SELECT count(*) FROM configurations),
+       (SELECT count(DISTINCT model_id) FROM configurations),
+       (SELECT count(DISTINCT model_family) FROM configurations),
+       (SELECT count(*) FROM trials),
+       (SELECT count(*) FROM trials WHERE state = 'memory_failure'),
+       (SELECT count(*) FROM attempts),
+       (SELECT string_agg(DISTINCT device, ', ' ORDER BY device) FROM configurations)
+"""
+
+# One line per panel. Slots count the plan; attempts count what was started; labels count configurations once, under the
+# first panel that planned them.
+PANELS = """
+WITH slots AS (
+    SELECT panel, count(*) AS planned, count(*) FILTER (state = 'not started') AS not_started
+    FROM panel_slots GROUP BY panel
+), started AS (
+    SELECT panel, count(*) AS attempts,
+           count(*) FILTER (status IN ('completed', 'memory_failure')) AS eligible,
+           count(*) FILTER (status = 'memory_failure') AS memory_failures,
+           count(*) FILTER (status = 'ineligible') AS ineligible,
+           count(*) FILTER (status = 'interrupted') AS interrupted
+    FROM attempts JOIN (SELECT DISTINCT slot_id, panel FROM panel_slots) USING (slot_id) GROUP BY panel
+)
+SELECT panel, planned, not_started, attempts, eligible, memory_failures, ineligible, interrupted
+FROM slots LEFT JOIN started USING (panel) ORDER BY panel
+"""
+
+LABELS = """
+SELECT panel, count(*), count(*) FILTER (label = 'within_margin'), count(*) FILTER (label = 'above_margin'),
+       count(*) FILTER (label = 'memory_failure'), count(*) FILTER (label = 'unresolved'),
+       count(*) FILTER (label IS NULL)
+FROM configurations GROUP BY panel ORDER BY panel
+"""
+
+NOT_ELIGIBLE = """
+SELECT status, failure_class, reason, count(*) AS n FROM attempts
+WHERE status IN ('ineligible', 'interrupted') GROUP BY ALL
+ORDER BY n DESC, status, failure_class, reason LIMIT 20
+"""
+
+# The largest micro-batch with a clean label and the smallest one that ran out, per setting a user recognises.
+FITS = """
+SELECT model_id, workload, algorithm || ', ' || adaptation, device, capacity_mib,
+       capacity_source, count(*),
+       max(actor_micro_batch) FILTER (label = 'within_margin'),
+       min(actor_micro_batch) FILTER (label = 'above_margin'),
+       min(actor_micro_batch) FILTER (label = 'memory_failure'),
+       count(*) FILTER (label = 'unresolved')
+FROM configurations WHERE capacity_mib IS NOT NULL AND label IS NOT NULL
+GROUP BY ALL HAVING count(*) FILTER (label <> 'unresolved') > 0
+ORDER BY ALL
+"""
+
+
+def read_views(root: Path, names: Sequence[str]) -> "tuple[duckdb.DuckDBPyConnection, dict[str, int]]":
+    """A private connection with one relation per view that has rows, and the row counts, in the order of `names`."""
+    import duckdb
+
+    connection = duckdb.connect()
+    rows = {}
+    for name in names:
+        files = view_files(root, name)
+        if not files:
+            continue
+        relation = connection.read_parquet([str(path) for path in files])
+        [(count,)] = relation.count("*").fetchall()
+        if count:
+            relation.create_view(name)
+            rows[name] = count
+    return connection, rows
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table; integers get thousands separators, null an empty cell."""
+    shown = [[f"{v:,}" if isinstance(v, int) else cell(v) for v in row] for row in rows]
+    lines = [header, ["---"] * len(header), *shown]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def headline(connection: "duckdb.DuckDBPyConnection") -> str:
+    """Two sentences of counts."""
+    n, models, families, trials, failed, attempts, devices = connection.execute(HEADLINE).fetchone()
+    return (
+        f"**So far: {n:,} configurations of {models} models ({families} families), {trials:,} eligible trials from "
+        f"{attempts:,} started attempts; {failed:,} trials ended in a diagnosed device-memory failure.** "
+        f"Devices: {devices}."
+    )
+
+
+def fits_table(connection: "duckdb.DuckDBPyConnection") -> str:
+    """What fits; empty text while no configuration has a resolved label."""
+    rows = connection.execute(FITS).fetchall()
+    header = ["model", "workload", "update", "device", "capacity MiB", "source", "configurations",
+              "largest micro-batch within margin", "smallest above margin", "smallest that failed",
+              "unresolved"]  # fmt: skip
+    return table(header, rows) if rows else ""
+
+
+def panels_table(connection: "duckdb.DuckDBPyConnection") -> str:
+    header = ["panel", "planned slots", "not started", "attempts", "eligible", "of these memory failures", "ineligible",
+              "interrupted"]  # fmt: skip
+    return table(header, connection.execute(PANELS).fetchall())
+
+
+def labels_table(connection: "duckdb.DuckDBPyConnection") -> str:
+    header = ["panel", "configurations", "`within_margin`", "`above_margin`", "`memory_failure`", "`unresolved`",
+              "no label applies"]  # fmt: skip
+    return table(header, connection.execute(LABELS).fetchall())
+
+
+def not_eligible_table(connection: "duckdb.DuckDBPyConnection") -> str:
+    """Why attempts are not trials; empty text when every attempt is one."""
+    rows = connection.execute(NOT_ELIGIBLE).fetchall()
+    return table(["status", "failure class", "reason", "attempts"], rows) if rows else ""
