@@ -2,8 +2,7 @@
 
     python -m fitproof.hub.card --check     # exit 1 and name the stale file; `fitproof build` writes them
 
-Every number comes from the views; the text between the tables lives in prose.py. Not covered: the model zoo of the Hub's own
-metadata, and anything that needs a network.
+Every number comes from the views; the text between the tables lives in prose.py.
 """
 
 import argparse

@@ -8,9 +8,9 @@ from .frontmatter import data_path
 INTRODUCTION = """\
 # Views: the data dictionary
 
-Generated from the schema by `fitproof build`; do not edit. One Parquet file per view
-(`memory_samples`: one per archive). Rows are sorted by the key, and the key is unique. Bytes are
-integers; seconds and MiB are exact integers divided once. A null means what the column says it means: missing evidence or not applicable, never zero.
+Generated from the schema by `fitproof build`; do not edit. One Parquet file per view (`memory_samples`: one per
+archive). Rows are sorted by the key, and the key is unique. Bytes are integers; seconds and MiB are exact integers
+divided once. A null means what the column says it means: missing evidence or not applicable, never zero.
 """
 
 

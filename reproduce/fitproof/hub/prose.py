@@ -30,7 +30,7 @@ Needs Python 3.11 or newer, git and make. No GPU, no PyTorch.
 git clone REPOSITORY fitproof && cd fitproof
 sha256sum --check --quiet MANIFEST.sha256   # the files are the published ones
 make reproduce                              # verify every archive, rebuild every view, compare row by row
-make test                                   # the tests (this one installs PyTorch for the CPU)
+make test                                   # the tests, on the CPU (this one installs PyTorch)
 ```
 
 `make reproduce` exits 1 and names the file if one byte of an archive, a view, `release.json` or `MANIFEST.sha256` was
