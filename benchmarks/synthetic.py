@@ -205,12 +205,12 @@ def _events(a: Attempt) -> tuple[list[dict], list[tuple[int, int, int]], int]:
             events.append(_failure(end, where, reached, overhead))
             return events, levels, end
         events.append({
-            "t_ns": end, "event": "stage_end", **where, **before, "peak_allocated_bytes": peak - 5 * MIB,
-            "peak_reserved_bytes": peak, "requested_bytes": held - MIB * 4, "peak_requested_bytes": peak - 6 * MIB,
+            "t_ns": end, "event": "stage_end", **where, "allocated_bytes": held - 3 * MIB,
+            "reserved_bytes": peak, "peak_allocated_bytes": peak - 5 * MIB, "peak_reserved_bytes": peak,
+            "requested_bytes": held - MIB * 4, "peak_requested_bytes": peak - 6 * MIB,
             "alloc_retries": 0, "oom_count": 0, "tokens": 16 * 192 if stage not in ("initializing", "reward") else None,
         })  # fmt: skip
-        levels.append((end, held, overhead))
-        now = end + 1_000_000
+        now = end + 1_000_000  # the cache goes back to the driver between stages
     events.append({"t_ns": now, "event": "finished", "completed_steps": STEPS})
     return events, levels, a.start_ns + a.duration_ns
 
