@@ -1,0 +1,22 @@
+"""Every published view, in card order. One module per group; `VIEWS` is what everything else reads."""
+
+from ..view import View
+from .configurations import CONFIGURATIONS
+from .ledger import ATTEMPTS, DEVICES, PANEL_SLOTS
+from .memory import ITERATION_COSTS, MEMORY_SAMPLES, STAGE_PEAKS
+from .trials import FAILURES, TRIALS
+
+VIEWS: dict[str, View] = {
+    view.name: view
+    for view in (
+        CONFIGURATIONS,
+        TRIALS,
+        ATTEMPTS,
+        PANEL_SLOTS,
+        STAGE_PEAKS,
+        MEMORY_SAMPLES,
+        ITERATION_COSTS,
+        FAILURES,
+        DEVICES,
+    )
+}

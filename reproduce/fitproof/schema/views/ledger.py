@@ -1,0 +1,123 @@
+"""Views `attempts`, `panel_slots` and `devices`: what was planned, what was started, and on what."""
+
+from ..view import Column, ForeignKey, View
+from .columns import (
+    ARCHIVE,
+    CAMPAIGN,
+    CONFIGURATION_ID,
+    DEVICE,
+    MODEL_ID,
+    NEVER,
+    NO_TRIAL,
+    PANEL,
+    SEED,
+    SETTINGS_ID,
+    SLOT_ID,
+    WORKLOAD,
+)
+
+_CONFIGURATION = ForeignKey(("configuration_id",), "configurations", ("configuration_id",))
+_INTERRUPTED = "interrupted: the supervisor ended before it could say"
+_NOTHING_FAILED = "nothing failed, or interrupted"
+
+ATTEMPTS = View(
+    name="attempts",
+    split="recorded",
+    grain="attempt: one started process for a slot",
+    meaning="The whole ledger. Attempts that failed for a reason that is not memory stay here and are never trials.",
+    key=("attempt_id",),
+    foreign_keys=(_CONFIGURATION,),
+    columns=(
+        MODEL_ID,
+        WORKLOAD,
+        Column("status", "VARCHAR", "", NEVER, "completed, memory_failure, ineligible or interrupted."),
+        Column("failure_class", "VARCHAR", "", _NOTHING_FAILED,
+               "device_memory, host_memory, timeout, device_fault, ..."),
+        Column("failure_stage", "VARCHAR", "", f"{_NOTHING_FAILED}, or the stage is unknown",
+               "Stage in which it failed."),
+        Column("reason", "VARCHAR", "", "the attempt is eligible", "Why the attempt is not eligible, in words."),
+        Column("evidence", "VARCHAR", "", f"{_NOTHING_FAILED}, or no line decided", "The line or fact that decided."),
+        Column("attempt_number", "BIGINT", "", NEVER, "1 for the first; more after a replacement or an interruption."),
+        Column("is_replacement", "BOOLEAN", "", NEVER, "An earlier attempt of the slot was ineligible."),
+        Column("device_seconds", "DOUBLE", "seconds", _INTERRUPTED,
+               "Time the device was held, ballast and clean-up included."),
+        Column("wall_seconds", "DOUBLE", "seconds", _INTERRUPTED, "Start of the process to its end."),
+        Column("completed_steps", "BIGINT", "steps", _INTERRUPTED, "Steps completed."),
+        Column("exit_code", "BIGINT", "", "ended by a signal, or interrupted", "Exit code of the process."),
+        Column("signal", "BIGINT", "", "not ended by a signal, or interrupted", "Signal that ended the process."),
+        Column("started_at", "TIMESTAMP", "UTC", NEVER, "Ledger time of the start."),
+        Column("ended_at", "TIMESTAMP", "UTC", _INTERRUPTED, "When the supervisor recorded the result."),
+        SEED,
+        DEVICE,
+        PANEL,
+        CAMPAIGN,
+        SLOT_ID,
+        ARCHIVE,
+        CONFIGURATION_ID,
+        SETTINGS_ID,
+        Column("trial_id", "VARCHAR", "", NO_TRIAL, "The trial that this attempt is."),
+        Column("attempt_id", "VARCHAR", "", NEVER,
+               "16 hex digits over panel, slot, configuration, attempt number and campaign."),
+    ),
+)  # fmt: skip
+
+PANEL_SLOTS = View(
+    name="panel_slots",
+    split="recorded",
+    grain="planned slot: (configuration, seed) of a panel, once per campaign, device and stack that ran the panel",
+    meaning="Everything the frozen plans asked for, and what became of it. A slot never started is no attempt. Plans of "
+    "which nothing was started are left out: no device is known.",
+    key=("panel", "campaign", "slot_id", "configuration_id"),
+    foreign_keys=(_CONFIGURATION,),
+    columns=(
+        MODEL_ID,
+        WORKLOAD,
+        Column("state", "VARCHAR", "", NEVER,
+               "completed, failed (memory failure), ineligible, interrupted or 'not "
+               "started'."),
+        PANEL,
+        CAMPAIGN,
+        SLOT_ID,
+        Column("slot_number", "BIGINT", "", NEVER, "Place in the plan, from 1."),
+        SEED,
+        Column("attempts", "BIGINT", "count", NEVER, "Started attempts."),
+        Column("estimate_seconds", "BIGINT", "seconds", NEVER, "Device seconds that the plan expected."),
+        DEVICE,
+        CONFIGURATION_ID,
+        SETTINGS_ID,
+        Column("trial_id", "VARCHAR", "", "the slot has no eligible trial", "The slot's trial."),
+        Column("plan_digest", "VARCHAR", "", NEVER, "Digest of the frozen plan."),
+        Column("predictions_digest", "VARCHAR", "", "no predictions were frozen for the plan",
+               "Digest of the predictions frozen for it."),
+    ),
+)  # fmt: skip
+
+DEVICES = View(
+    name="devices",
+    split="measured",
+    grain="device and software stack seen",
+    meaning="What attempts ran on, as the child read it back at its start.",
+    key=("stack_id",),
+    columns=(
+        Column("device_name", "VARCHAR", "", NEVER, "Device name as the driver gives it, or 'cpu'."),
+        Column("driver_version", "VARCHAR", "", "on a CPU", "Driver."),
+        Column("compute_capability", "VARCHAR", "", "on a CPU", "Compute capability or architecture."),
+        Column("driver_total_bytes", "BIGINT", "bytes", "on a CPU", "Total bytes as the runtime gives them."),
+        Column("monitor_total_bytes", "BIGINT", "bytes", "no monitor", "Total bytes as the monitor gives them."),
+        Column("torch", "VARCHAR", "", NEVER, "Version."),
+        Column("cuda", "VARCHAR", "", "not a CUDA build", "CUDA version torch was built with."),
+        Column("transformers", "VARCHAR", "", NEVER, "Version."),
+        Column("peft", "VARCHAR", "", "not installed", "Version."),
+        Column("bitsandbytes", "VARCHAR", "", "not installed", "Version."),
+        Column("python", "VARCHAR", "", NEVER, "Version."),
+        Column("os", "VARCHAR", "", NEVER, "Operating system."),
+        Column("host_memory_bytes", "BIGINT", "bytes", NEVER, "Memory of the host."),
+        Column("host_cores", "BIGINT", "count", NEVER, "Processor cores of the host."),
+        Column("cards", "BIGINT", "count", "on a CPU", "Distinct cards, told apart by a salted digest."),
+        Column("attempts", "BIGINT", "count", NEVER, "Attempts that described this stack."),
+        Column("trials", "BIGINT", "count", NEVER, "Of these, eligible trials."),
+        Column("first_started_at", "TIMESTAMP", "UTC", NEVER, "First start of an attempt on it."),
+        Column("last_started_at", "TIMESTAMP", "UTC", NEVER, "Last start of an attempt on it."),
+        Column("stack_id", "VARCHAR", "", NEVER, "16 hex digits over the columns from device_name to host_cores."),
+    ),
+)  # fmt: skip
