@@ -65,8 +65,8 @@ PANEL_SLOTS = View(
     name="panel_slots",
     split="recorded",
     grain="planned slot: (configuration, seed) of a panel, once per campaign, device and stack that ran the panel",
-    meaning="Everything the frozen plans asked for, and what became of it. A slot never started is no attempt. Plans of "
-    "which nothing was started are left out: no device is known.",
+    meaning="Everything the frozen plans asked for, and what became of it. A slot never started is no attempt. "
+    "Plans of which nothing was started are left out: no device is known.",
     key=("panel", "campaign", "slot_id", "configuration_id"),
     foreign_keys=(_CONFIGURATION,),
     columns=(

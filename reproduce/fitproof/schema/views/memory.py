@@ -31,7 +31,7 @@ STAGE_PEAKS = View(
         Column("reserved_plus_overhead_bytes", "BIGINT", "bytes", "no peak reserved, or no process overhead",
                "peak_reserved_bytes + the trial's process_overhead_bytes."),
         Column("seconds", "DOUBLE", "seconds", NEVER,
-               "Time in the stage; an unfinished run counts up to the failure event, or else to the last line or sample."),
+               "Time in the stage; an unfinished run counts up to the failure, or else to the last event or sample."),
         Column("runs", "BIGINT", "count", NEVER, "Times the stage began."),
         Column("completed_runs", "BIGINT", "count", NEVER, "Times it also ended."),
         Column("tokens", "BIGINT", "tokens", "the stage counts none", "Positions processed by completed runs."),
@@ -45,8 +45,8 @@ MEMORY_SAMPLES = View(
     split="measured",
     grain="thinned memory sample of a trial",
     meaning="Per trial, stage interval and 100 ms from the interval's begin: the first sample, the earliest maximum of "
-    "device used, the earliest maximum of process used; plus the last sample of each interval. Stretches between stages "
-    "are intervals of their own. Peaks in `trials` are taken from all samples, and thinning keeps them.",
+    "device used, the earliest maximum of process used; plus the last sample of each interval. Stretches between "
+    "stages are intervals of their own. Peaks in `trials` are taken from all samples, and thinning keeps them.",
     key=("trial_id", "sample"),
     foreign_keys=(_TRIAL,),
     is_per_archive=True,
