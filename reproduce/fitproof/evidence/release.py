@@ -1,4 +1,4 @@
-"""release.json: what one release contains, with digests. The classes are its format; unknown or missing keys are errors.
+"""release.json: what one release contains, with digests. The classes are its format; other keys are errors.
 
 It also carries a copy of every view's schema, so that `verification/` needs nothing but published files.
 """
@@ -123,10 +123,9 @@ def load_release(data: bytes) -> Release:
         raise EvidenceError(RELEASE, found="a Git LFS pointer", expected="JSON", hint=LFS_HINT)
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
-        if isinstance(value, dict) and value.get("schema_version") != SCHEMA_VERSION:
-            raise ValueError(
-                f"schema_version {value.get('schema_version')!r} is unknown, this code knows {SCHEMA_VERSION}"
-            )
+        version = value.get("schema_version") if isinstance(value, dict) else SCHEMA_VERSION
+        if version != SCHEMA_VERSION:  # before the keys, which another version may well have changed
+            raise ValueError(f"schema_version {version!r} is unknown, this code knows {SCHEMA_VERSION}")
         return _typed(value, Release, "$")
     except (ValueError, RecursionError) as error:  # JSON and UTF-8 errors are ValueErrors
         raise EvidenceError(RELEASE, found=str(error) or "nesting too deep", hint=REFETCH_HINT) from None
@@ -150,7 +149,7 @@ def read_release(root: Path) -> Release:
 
 
 def archive_entry(path: Path) -> ArchiveEntry:
-    """Read a whole archive against its sidecar and say what release.json must say about it. EvidenceError if it is bad."""
+    """What release.json must say about an archive, read to its end against its sidecar. EvidenceError if it is bad."""
     sha256 = read_sidecar(path)
     reader = read_members(path, expected_sha256=sha256)
     names, devices = [], set()

@@ -17,5 +17,5 @@ def find_root(start: Path | None = None) -> Path:
         f"{begin}",
         found=f"no {RELEASE} here or above",
         expected="a clone of the dataset",
-        hint="give its folder: --root",
+        hint="name it with --root",
     )

@@ -31,7 +31,8 @@ _FIELDS = (
     ("user name", 265, 297), ("group name", 297, 329), ("device major", 329, 337), ("device minor", 337, 345),
     ("prefix", 345, 500), ("padding", 500, 512),
 )  # fmt: skip
-_BEFORE_SIZE = b"0000644\0" + b"0000000\0" * 2
+_MODES = {REGULAR: b"0000644\0", PAX: b"0000000\0"}
+_NOBODY = b"0000000\0" * 2
 _AFTER_TYPE = bytes(100) + b"ustar\00000" + bytes(247)
 
 
@@ -41,7 +42,7 @@ def padding(size: int) -> int:
 
 
 def _block(name: bytes, size: int, kind: bytes) -> bytes:
-    head = name[:100].ljust(100, b"\0") + _BEFORE_SIZE + b"%011o\0" % size + b"00000000000\0"
+    head = name[:100].ljust(100, b"\0") + _MODES[kind] + _NOBODY + b"%011o\0" % size + b"00000000000\0"
     tail = kind + _AFTER_TYPE
     checksum = sum(head) + sum(tail) + 8 * 32  # the checksum field itself counts as spaces
     return head + b"%06o\0 " % checksum + tail

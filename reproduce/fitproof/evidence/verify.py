@@ -64,7 +64,8 @@ def verify(root: Path, *, progress: Callable[[int, int], None] | None = None) ->
                 f"this code (digest {found}) is not the code that built {release.tag} (digest {release.code_digest})"
             )
     entries = {entry.name: entry for entry in release.archives} if release is not None else {}
-    there = {name.removeprefix("releases/") for name in digests if name.endswith(".tar.zst")}
+    inside = (name.removeprefix("releases/") for name in digests if name.startswith("releases/"))
+    there = {name for name in inside if name.endswith(".tar.zst")}
     reports = []
     for index, name in enumerate(sorted(there | entries.keys())):
         if progress is not None:
