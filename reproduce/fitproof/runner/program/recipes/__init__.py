@@ -1,0 +1,1 @@
+"""One module per algorithm: the stages of its step, in order."""

@@ -1,0 +1,62 @@
+"""The optimizer step: accumulated gradients, clipping, AdamW, and the optimizer's state on or off the device."""
+
+from collections.abc import Callable
+
+import torch
+
+from ...errors import EnvironmentLacks
+from ...schema.settings import Settings
+from . import device as device_ops
+from .models import LanguageModel
+
+LEARNING_RATE = 1e-5
+MAX_GRADIENT_NORM = 1.0
+
+
+class Updater:
+    """AdamW over the trainable parameters of one model. Its state is made by the first step, on the device."""
+
+    def __init__(self, model: LanguageModel, s: Settings, device: torch.device):
+        if s.optimizer != "adamw":
+            raise EnvironmentLacks(
+                f"optimizer={s.optimizer}", found="this version of the trial program", expected="optimizer=adamw",
+                hint="plan the configuration with optimizer=adamw",
+            )  # fmt: skip
+        self.model, self.device = model, device
+        self.optimizer = torch.optim.AdamW(model.trainable(), lr=LEARNING_RATE, weight_decay=0.0, foreach=True)
+        self._hosts: dict[tuple[torch.Tensor, str], torch.Tensor] = {}
+
+    def update(self, count: int, micro_batch: int, loss_of: Callable[[slice], torch.Tensor]) -> None:
+        """One step on the mean loss of `count` sequences; `loss_of(rows)` is the mean loss of those rows.
+
+        Micro-batches are weighted by their size, so an uneven last one does not change the mean.
+        """
+        self.model.causal.train()  # gradient checkpointing works only in training mode
+        for start in range(0, count, micro_batch):
+            rows = slice(start, min(start + micro_batch, count))
+            # One expression: a name for the loss would keep its graph's outputs alive through the next forward pass.
+            (loss_of(rows) * ((rows.stop - rows.start) / count)).backward()
+        torch.nn.utils.clip_grad_norm_(self.model.trainable(), MAX_GRADIENT_NORM, foreach=True)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def offload(self) -> None:
+        """Move the state to (pinned) host memory; nothing to do before the first step."""
+        for p, state in self.optimizer.state.items():
+            for name, value in state.items():
+                if torch.is_tensor(value) and value.ndim > 0 and (p, name) not in self._hosts:
+                    host = device_ops.host_buffer(value)
+                    host.copy_(value, non_blocking=True)
+                    self._hosts[p, name] = host
+        device_ops.synchronize(self.device)
+        for (p, name), host in self._hosts.items():
+            self.optimizer.state[p][name] = host
+
+    def load(self) -> None:
+        """Bring the state back to the device."""
+        for (p, name), host in self._hosts.items():
+            self.optimizer.state[p][name] = device_ops.to_device(host, self.device)
+        # The host copies stay referenced until the copies above are done, then go: pinned memory is the host
+        # allocator's to reuse at the next offload.
+        device_ops.synchronize(self.device)
+        self._hosts.clear()
