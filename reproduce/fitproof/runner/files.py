@@ -1,0 +1,33 @@
+"""Writing raw records: whole or not at all, and on the disk before the next step relies on them."""
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+PARTIAL_SUFFIX = ".partial"
+
+
+def utc_now() -> str:
+    """'2026-12-01T10:00:00.000000Z'."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names created in, or renamed into, `folder` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, record: object) -> None:
+    """Write one JSON document by atomic rename: a reader sees the whole file or none."""
+    partial = path.with_name(path.name + PARTIAL_SUFFIX)
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)
+    sync_folder(path.parent)
