@@ -157,7 +157,7 @@ def _write_attempt(folder: Path, a: Attempt, plan_digest: str) -> dict | None:
     })  # fmt: skip
     events, levels, end_ns = _events(a)
     (folder / "events.jsonl").write_text(_lines(events), encoding="utf-8")
-    samples = _write_samples(folder / "memory.csv", a, levels, rng)
+    last_ns = _write_samples(folder / "memory.csv", a, levels, rng)
     (folder / "stdout.log").write_text(f"{len(events)} events\n", encoding="utf-8")
     failure = next((e for e in events if e["event"] == "failure"), None)
     (folder / "stderr.log").write_text(f"{failure['message']}\n" if failure else "", encoding="utf-8")
@@ -171,8 +171,8 @@ def _write_attempt(folder: Path, a: Attempt, plan_digest: str) -> dict | None:
         "failure_class": {"completed": None, "memory_failure": "device_memory", "ineligible": "host_memory"}[a.status],
         "failure_stage": failure["stage"] if memory else None, "evidence": failure["message"] if memory else None,
         "reason": "the host ran out of memory" if a.status == "ineligible" else None, "completed_steps": completed,
-        "wall_ns": end_ns - a.start_ns + 400_000_000, "device_ns": end_ns - a.start_ns + 900_000_000,
-        "samples": samples, "median_interval_ns": INTERVAL_NS, "max_interval_ns": INTERVAL_NS + 90_000,
+        "wall_ns": end_ns - a.start_ns + 400_000_000, "device_ns": last_ns - a.start_ns + 900_000_000,
+        "samples": a.samples, "median_interval_ns": INTERVAL_NS, "max_interval_ns": INTERVAL_NS + 90_000,
         "ended_at": _utc(a.clock_seconds + a.duration_ns // 10**9),
     }  # fmt: skip
     _write_json(folder / "result.json", result)
@@ -210,7 +210,7 @@ def _events(a: Attempt) -> tuple[list[dict], list[tuple[int, int, int]], int]:
             "requested_bytes": held - MIB * 4, "peak_requested_bytes": peak - 6 * MIB,
             "alloc_retries": 0, "oom_count": 0, "tokens": 16 * 192 if stage not in ("initializing", "reward") else None,
         })  # fmt: skip
-        now = end + 1_000_000  # the cache goes back to the driver between stages
+        now = end + a.duration_ns // 300  # the cache goes back to the driver between stages
     events.append({"t_ns": now, "event": "finished", "completed_steps": STEPS})
     return events, levels, a.start_ns + a.duration_ns
 
@@ -228,7 +228,7 @@ def _failure(t_ns: int, where: dict, reserved: int, overhead: int) -> dict:
 
 
 def _write_samples(path: Path, a: Attempt, levels: list, rng: random.Random) -> int:
-    """memory.csv: the monitor's readings, whole device and process, `a.samples` rows. Returns the number of rows.
+    """memory.csv: the monitor's readings, whole device and process, `a.samples` rows. Returns the time of the last one.
 
     The sampler of a trial that ended early reads on at the last level, so that every attempt costs the same.
     """
@@ -241,7 +241,7 @@ def _write_samples(path: Path, a: Attempt, levels: list, rng: random.Random) -> 
         rows.append(f"{t},0,{BASELINE_USED + process},{process if a.has_process_used else ''}")
         t += INTERVAL_NS + rng.randrange(0, 90_000)
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    return len(rows) - 1
+    return t
 
 
 def _overhead(stage_number: int) -> int:

@@ -1,0 +1,268 @@
+"""The same views in plain pandas: what an analyst would write: groupby, merge, merge_asof.
+
+    views = reduce_archives([Path("releases/a.tar.zst"), ...])   # name -> DataFrame
+
+It is the peer of the reduction benchmark, and a third opinion on the values: a test compares it with the pipeline's
+views. Rows are named by `key` (panel/slot_id/attempt) instead of hashed ids; stacks by their description.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.pandas_reading import Raw, read_archives
+
+NS, MIB = 1_000_000_000, 1_048_576
+MARGIN_BYTES = 2_048 * MIB
+NEAR_NS, BUCKET_NS = 50_000_000, 100_000_000
+ELIGIBLE = ["completed", "memory_failure"]
+SLOT = ["panel", "slot_id"]
+STACK = ["device_name", "driver_version", "compute_capability", "driver_total_bytes", "monitor_total_bytes", "torch",
+         "cuda", "transformers", "peft", "bitsandbytes", "python", "os", "host_memory_bytes", "host_cores"]  # fmt: skip
+
+
+def reduce_archives(paths: list[Path]) -> dict[str, pd.DataFrame]:
+    raw = read_archives(paths)
+    attempts = make_attempts(raw)
+    intervals = make_intervals(raw)
+    samples = place_samples(raw, attempts, intervals)
+    trials = make_trials(raw, attempts, intervals, samples)
+    return {
+        "attempts": attempts,
+        "trials": trials,
+        "panel_slots": make_slots(raw, attempts),
+        "stage_peaks": make_stage_peaks(trials, intervals, samples),
+        "memory_samples": thin(trials, samples),
+        "iteration_costs": make_costs(trials, intervals),
+        "failures": make_failures(raw, trials),
+        "devices": make_devices(raw, attempts),
+        "configurations": make_configurations(raw, attempts, trials),
+    }
+
+
+def make_attempts(raw: Raw) -> pd.DataFrame:
+    starts = raw.ledger[raw.ledger["event"] == "start"][[*SLOT, "attempt", "at"]].rename(columns={"at": "started_at"})
+    results = raw.results.rename(columns={"failure_stage": "result_failure_stage"})
+    attempts = raw.trials.merge(starts, on=[*SLOT, "attempt"]).merge(results, on="key", how="left")
+    attempts = attempts.rename(columns={"attempt": "attempt_number", "result_failure_stage": "failure_stage"})
+    attempts["status"] = attempts["status"].fillna("interrupted")
+    attempts["started_at"] = pd.to_datetime(attempts["started_at"]).dt.tz_localize(None)
+    attempts["ended_at"] = pd.to_datetime(attempts["ended_at"]).dt.tz_localize(None)
+    attempts["device_seconds"] = attempts["device_ns"] / NS
+    attempts["wall_seconds"] = attempts["wall_ns"] / NS
+    attempts["is_trial"] = attempts["status"].isin(ELIGIBLE)
+    attempts = attempts.sort_values([*SLOT, "attempt_number"])
+    failed = (attempts["status"] == "ineligible").astype(int)
+    attempts["is_replacement"] = failed.groupby([attempts["panel"], attempts["slot_id"]]).cumsum() - failed > 0
+    return attempts.reset_index(drop=True)
+
+
+def make_intervals(raw: Raw) -> pd.DataFrame:
+    """One row per pass of a stage: begin, end (null where it ended in it) and the allocator's peaks."""
+    marks = raw.events[raw.events["event"].isin(["stage_begin", "stage_end", "failure"])].copy()
+    begins = marks["event"] == "stage_begin"
+    marks["pass"] = begins.groupby(marks["key"]).cumsum()
+    opened = marks[begins][["key", "pass", "stage", "step", "t_ns"]].rename(columns={"t_ns": "begin_ns"})
+    closing = ["key", "pass", "event", "t_ns", "reserved_bytes", "peak_allocated_bytes", "peak_reserved_bytes",
+               "tokens", "alloc_retries"]  # fmt: skip
+    closed = marks[~begins][closing].drop_duplicates(["key", "pass"]).rename(columns={"t_ns": "end_ns"})
+    intervals = opened.merge(closed, on=["key", "pass"], how="left")
+    intervals["is_completed"] = intervals["event"] == "stage_end"
+    last = raw.samples.groupby("key")["t_ns"].max().rename("last_ns").reset_index()
+    intervals = intervals.merge(last, on="key", how="left")
+    intervals["end_ns"] = intervals["end_ns"].fillna(intervals["last_ns"]).astype("int64")
+    return intervals.drop(columns="last_ns")
+
+
+def place_samples(raw: Raw, attempts: pd.DataFrame, intervals: pd.DataFrame) -> pd.DataFrame:
+    """Every sample of a trial with its stage, step and 100 ms bucket."""
+    trials = attempts.loc[attempts["is_trial"], ["key", "baseline_used_bytes"]]
+    samples = raw.samples.merge(trials, on="key")
+    samples["sample"] = samples.groupby("key").cumcount()
+    samples["device_used_bytes"] -= samples["baseline_used_bytes"].astype("int64")
+    marks = raw.events[raw.events["event"].isin(["stage_begin", "stage_end", "failure"])]
+    marks = marks[["key", "t_ns", "event", "stage", "step"]].copy()
+    marks["interval"] = marks.groupby("key").cumcount() + 1
+    marks["mark_ns"] = marks["t_ns"]
+    samples = pd.merge_asof(samples.sort_values("t_ns"), marks.sort_values("t_ns"), on="t_ns", by="key")
+    samples = samples.sort_values(["key", "sample"])
+    inside = samples["event"] == "stage_begin"
+    samples["stage"] = samples["stage"].where(inside)
+    samples["step"] = samples["step"].where(inside)
+    samples["interval"] = samples["interval"].fillna(0).astype("int64")
+    first = samples.groupby("key")["t_ns"].transform("min")
+    samples["elapsed_seconds"] = (samples["t_ns"] - first) / NS
+    origin = samples["mark_ns"].fillna(first).astype("int64")
+    samples["bucket"] = (samples["t_ns"] - origin) // BUCKET_NS
+    return samples.reset_index(drop=True)
+
+
+def make_trials(raw: Raw, attempts: pd.DataFrame, intervals: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
+    trials = attempts[attempts["is_trial"]].set_index("key")
+    ends = intervals[intervals["is_completed"]].sort_values("end_ns")
+    known = samples.dropna(subset="process_used_bytes")[["key", "t_ns", "process_used_bytes"]].sort_values("t_ns")
+    near = pd.merge_asof(ends, known, left_on="end_ns", right_on="t_ns", by="key", direction="nearest",
+                         tolerance=NEAR_NS)  # fmt: skip
+    near["overhead"] = near["process_used_bytes"] - near["reserved_bytes"]
+    trials["process_overhead_bytes"] = near.groupby("key")["overhead"].max()
+    peaks = intervals.groupby("key")[["peak_reserved_bytes", "peak_allocated_bytes"]].max()
+    sampled = samples.groupby("key")[["device_used_bytes", "process_used_bytes"]].max()
+    failed = trials["status"] == "memory_failure"
+    trials["peak_reserved_bytes"] = peaks["peak_reserved_bytes"].mask(failed)
+    trials["peak_allocated_bytes"] = peaks["peak_allocated_bytes"].mask(failed)
+    trials["peak_process_used_bytes"] = sampled["process_used_bytes"].mask(failed)
+    trials["all_samples_peak_bytes"] = sampled["device_used_bytes"]
+    trials["largest_device_used_sample_bytes"] = sampled["device_used_bytes"].mask(failed)
+    trials["reserved_plus_overhead_bytes"] = trials["peak_reserved_bytes"] + trials["process_overhead_bytes"]
+    parts = trials[["largest_device_used_sample_bytes", "reserved_plus_overhead_bytes"]].astype("Float64")
+    trials["peak_device_used_bytes"] = parts.max(axis=1)
+    trials["limit_bytes"] = trials["effective_capacity_bytes"] - MARGIN_BYTES
+    within = trials["peak_device_used_bytes"] <= trials["limit_bytes"]
+    trials["state"] = within.map({True: "within_margin", False: "above_margin"}).mask(failed, "memory_failure")
+    trials["is_within_5_percent"] = (
+        trials["peak_device_used_bytes"] * 100 <= trials["effective_capacity_bytes"] * 95
+    ).fillna(False) & ~failed
+    trials["sample_count"] = samples.groupby("key").size()
+    trials["alloc_retries"] = intervals.dropna(subset="alloc_retries").groupby("key")["alloc_retries"].last()
+    facts = raw.events[raw.events["event"] == "fact"].pivot(index="key", columns="name", values="value")
+    for name in ("kv_pool_bytes", "parameters", "trainable_parameters"):
+        trials[name] = facts.get(name)
+    for name in ("median", "max"):
+        trials[f"{name}_interval_seconds"] = trials[f"{name}_interval_ns"] / NS
+    trials["sampler_interval_seconds"] = trials["sampler_interval_ns"] / NS
+    for name in ("model_id", "workload"):
+        trials[name] = [settings[name] for settings in trials["settings"]]
+    return trials.reset_index()
+
+
+def make_slots(raw: Raw, attempts: pd.DataFrame) -> pd.DataFrame:
+    by_slot = attempts.groupby(SLOT)
+    told = by_slot.agg(attempts=("key", "size"), last_status=("status", "last")).reset_index()
+    trial = attempts[attempts["is_trial"]].groupby(SLOT).agg(trial=("key", "first"), end=("status", "first"))
+    campaigns = attempts[["panel", "campaign", "device"]].drop_duplicates()
+    slots = raw.plans.merge(campaigns, on="panel").merge(told, on=SLOT, how="left")
+    slots = slots.merge(trial.reset_index(), on=SLOT, how="left")
+    slots["attempts"] = slots["attempts"].fillna(0).astype(int)
+    slots["state"] = slots["end"].map({"completed": "completed", "memory_failure": "failed"})
+    slots["state"] = slots["state"].fillna(slots["last_status"]).fillna("not started")
+    return slots
+
+
+def make_stage_peaks(trials: pd.DataFrame, intervals: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
+    passes = intervals.merge(trials[["key", "process_overhead_bytes"]], on="key")
+    passes["ns"] = passes["end_ns"] - passes["begin_ns"]
+    passes["tokens"] = passes["tokens"].where(passes["is_completed"])
+    by_stage = passes.groupby(["key", "stage"])
+    peaks = by_stage.agg(
+        peak_reserved_bytes=("peak_reserved_bytes", "max"),
+        peak_allocated_bytes=("peak_allocated_bytes", "max"),
+        ns=("ns", "sum"),
+        runs=("pass", "size"),
+        completed_runs=("is_completed", "sum"),
+        process_overhead_bytes=("process_overhead_bytes", "first"),
+    )
+    peaks["tokens"] = by_stage["tokens"].sum(min_count=1)
+    inside = samples.dropna(subset="stage").groupby(["key", "stage"])
+    peaks["largest_device_used_sample_bytes"] = inside["device_used_bytes"].max()
+    peaks["peak_process_used_bytes"] = inside["process_used_bytes"].max()
+    peaks["sample_count"] = inside.size()
+    peaks["sample_count"] = peaks["sample_count"].fillna(0).astype(int)
+    peaks["reserved_plus_overhead_bytes"] = peaks["peak_reserved_bytes"] + peaks["process_overhead_bytes"]
+    parts = peaks[["largest_device_used_sample_bytes", "reserved_plus_overhead_bytes"]].astype("Float64")
+    peaks["peak_device_used_bytes"] = parts.max(axis=1)
+    peaks["seconds"] = peaks["ns"] / NS
+    complete = peaks["runs"] == peaks["completed_runs"]
+    peaks["coverage"] = complete.map({True: "completed", False: "terminal_partial"})
+    return peaks.reset_index()
+
+
+def thin(trials: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
+    """First row and earliest maxima of every 100 ms bucket, and the last row of every interval."""
+    buckets = samples.groupby(["key", "interval", "bucket"])
+    keep = [buckets["sample"].idxmin(), samples.groupby(["key", "interval"])["sample"].idxmax()]
+    for column in ("device_used_bytes", "process_used_bytes"):
+        known = samples.dropna(subset=column)
+        keep.append(known.astype({column: "int64"}).groupby(["key", "interval", "bucket"])[column].idxmax())
+    return samples.loc[pd.concat(keep).drop_duplicates().sort_values()]
+
+
+def make_costs(trials: pd.DataFrame, intervals: pd.DataFrame) -> pd.DataFrame:
+    passes = intervals[intervals["is_completed"] & intervals["key"].isin(trials["key"])].copy()
+    passes["ns"] = passes["end_ns"] - passes["begin_ns"]
+    by_step = passes.groupby(["key", "step", "stage"])
+    costs = by_step.agg(ns=("ns", "sum"), runs=("pass", "size"))
+    costs["tokens"] = by_step["tokens"].sum(min_count=1)
+    costs["seconds"] = costs["ns"] / NS
+    costs["tokens_per_second"] = (costs["tokens"] / costs["seconds"]).where(costs["ns"] > 0)
+    return costs.reset_index()
+
+
+def make_failures(raw: Raw, trials: pd.DataFrame) -> pd.DataFrame:
+    columns = ["key", "archive", "configuration_id", "seed", "device", "model_id", "workload", "capacity_mib",
+               "effective_capacity_bytes", "failure_stage", "evidence", "exit_code", "signal",
+               "all_samples_peak_bytes"]  # fmt: skip
+    failed = trials.loc[trials["state"] == "memory_failure", columns]
+    event = raw.events[raw.events["event"] == "failure"]
+    event = event.drop(columns=["event", "stage", "name", "value", "t_ns"], errors="ignore").drop_duplicates("key")
+    return failed.merge(event, on="key", how="left")
+
+
+def make_devices(raw: Raw, attempts: pd.DataFrame) -> pd.DataFrame:
+    seen = raw.environments.merge(attempts[["key", "is_trial", "started_at"]], on="key")
+    by_stack = seen.groupby(STACK, dropna=False)
+    return by_stack.agg(
+        attempts=("key", "size"),
+        trials=("is_trial", "sum"),
+        cards=("device_digest", "nunique"),
+        first_started_at=("started_at", "min"),
+        last_started_at=("started_at", "max"),
+    ).reset_index()
+
+
+def make_configurations(raw: Raw, attempts: pd.DataFrame, trials: pd.DataFrame) -> pd.DataFrame:
+    started = attempts.sort_values("started_at").groupby("configuration_id")
+    table = started.agg(
+        campaign=("campaign", "first"),
+        campaigns=("campaign", "nunique"),
+        panel=("panel", "first"),
+        device=("device", "first"),
+        device_kind=("device_kind", "first"),
+        settings_id=("settings_id", "first"),
+        settings=("settings", "first"),
+    )
+    settings = pd.json_normalize(table["settings"].tolist()).set_index(table.index).drop(columns="capacity_source")
+    table = table.drop(columns="settings").join(settings)
+    first = trials.merge(table["campaign"].rename("first_campaign"), on="configuration_id")
+    first = first[first["campaign"] == first["first_campaign"]]
+    by_configuration = first.groupby("configuration_id")
+    table["attempts"] = attempts.groupby("configuration_id").size()
+    table["eligible_trials"] = by_configuration.size()
+    table["distinct_seeds"] = by_configuration["seed"].nunique()
+    table["memory_failures"] = (first["state"] == "memory_failure").groupby(first["configuration_id"]).sum()
+    table["above_margin_trials"] = (first["state"] == "above_margin").groupby(first["configuration_id"]).sum()
+    counts = ["eligible_trials", "distinct_seeds", "memory_failures", "above_margin_trials"]
+    table[counts] = table[counts].fillna(0).astype(int)
+    table["completed_trials"] = table["eligible_trials"] - table["memory_failures"]
+    for name, column in (("peak", "peak_device_used_bytes"), ("reserved", "peak_reserved_bytes"),
+                         ("allocated", "peak_allocated_bytes"), ("process", "peak_process_used_bytes")):  # fmt: skip
+        table[f"max_completed_{name}_mib"] = by_configuration[column].max() / MIB
+    table["min_effective_capacity_bytes"] = by_configuration["effective_capacity_bytes"].min()
+    table["limit_mib"] = (table["min_effective_capacity_bytes"] - MARGIN_BYTES) / MIB
+    table["is_within_5_percent"] = by_configuration["is_within_5_percent"].all()
+    per_seed = first.sort_values(["configuration_id", "seed", "started_at"]).drop_duplicates(
+        ["configuration_id", "seed"]
+    )
+    table["single_run_state"] = per_seed.groupby("configuration_id")["state"].first()
+    table["label"] = per_seed.groupby("configuration_id")["state"].agg(_label)
+    table["label"] = table["label"].fillna("unresolved").where(table["capacity_mib"] >= 4096)
+    return table.reset_index()
+
+
+def _label(states: pd.Series) -> str:
+    states = states.head(3)
+    if len(states) < 3:
+        return "unresolved"
+    for state in ("memory_failure", "above_margin"):
+        if (states == state).any():
+            return state
+    return "within_margin"
