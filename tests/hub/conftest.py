@@ -40,6 +40,7 @@ CONFIGURATIONS = View(
         column("capacity_source", null="on a CPU"),
         column("actor_micro_batch", "INTEGER", "sequences"),
         column("label", null="where no label applies"),
+        column("eligible_trials", "BIGINT", "count"),
         column("is_within_5_percent", "BOOLEAN", null="without a capacity"),
         column("max_completed_peak_mib", "DOUBLE", "MiB", "no completed trial"),
         column("first_started_at", "TIMESTAMP", null="never started"),
@@ -72,6 +73,7 @@ ATTEMPTS = View(
     key=("attempt_id",),
     columns=(
         column("attempt_id"),
+        column("panel"),
         column("slot_id"),
         column("status"),
         column("failure_class", null="nothing failed"),
@@ -109,7 +111,7 @@ ROWS = {
     "configurations": [
         dict(configuration_id=f"c{i}", panel="grid", model_id="a/b|c", model_family="f", workload="short",
              algorithm="grpo", adaptation="lora", device="Card", capacity_mib=8192, capacity_source="emulated",
-             actor_micro_batch=size, label=label, is_within_5_percent=True, max_completed_peak_mib=12.5)
+             eligible_trials=1, actor_micro_batch=size, label=label, is_within_5_percent=True, max_completed_peak_mib=12.5)
         for i, (size, label) in enumerate([(1, "within_margin"), (2, "within_margin"), (4, "memory_failure")])
     ],
     "trials": [
@@ -117,10 +119,11 @@ ROWS = {
         for i, (s, p) in enumerate([("within_margin", 5), ("within_margin", 7), ("memory_failure", None)])
     ],
     "attempts": [
-        dict(attempt_id="a0", slot_id="s0", status="completed"),
-        dict(attempt_id="a1", slot_id="s1", status="completed"),
-        dict(attempt_id="a2", slot_id="s2", status="memory_failure", failure_class="device_memory"),
-        dict(attempt_id="a3", slot_id="s3", status="ineligible", failure_class="timeout", reason="over 540 s"),
+        dict(panel="grid", attempt_id="a0", slot_id="s0", status="completed"),
+        dict(panel="grid", attempt_id="a1", slot_id="s1", status="completed"),
+        dict(panel="grid", attempt_id="a2", slot_id="s2", status="memory_failure", failure_class="device_memory"),
+        dict(panel="grid", attempt_id="a3", slot_id="s3", status="ineligible", failure_class="timeout",
+             reason="over 540 s"),
     ],
     "panel_slots": [
         dict(panel="grid", slot_id=f"s{i}", state=s)

@@ -45,7 +45,7 @@ def test_without_root_the_nearest_ancestor_with_release_json(release, monkeypatc
 
 def test_outside_any_release_the_error_says_how(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"no release\.json(.|\n)*root=PATH"):
+    with pytest.raises(UsageError, match=r"no release\.json(.|\n)*--root"):
         fitproof.load("trials")
 
 

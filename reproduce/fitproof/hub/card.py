@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ..errors import CheckFailed, FitproofError
-from ..root import find_root
+from ..root import release_root
 from ..schema.view import View
 from . import coverage
 from .dictionary import cell, dictionary
@@ -87,7 +87,7 @@ def check_card(root: Path, views: Sequence[View] | None = None) -> list[str]:
 def schema_views() -> Sequence[View]:
     from ..schema.views import VIEWS
 
-    return VIEWS
+    return tuple(VIEWS.values())
 
 
 def main() -> None:
@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="exit 1 when the card is stale")
     options = parser.parse_args()
     try:
-        root = find_root(options.root)
+        root = release_root(options.root)
         if options.check:
             stale = check_card(root)
             if stale:

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     import duckdb
 
 HEADLINE = """
-SELECT (SELECT count(*) FROM configurations),
-       (SELECT count(DISTINCT model_id) FROM configurations),
-       (SELECT count(DISTINCT model_family) FROM configurations),
+WITH measured AS (FROM configurations WHERE eligible_trials > 0)
+SELECT (SELECT count(*) FROM measured),
+       (SELECT count(DISTINCT model_id) FROM measured),
+       (SELECT count(DISTINCT model_family) FROM measured),
        (SELECT count(*) FROM trials),
        (SELECT count(*) FROM trials WHERE state = 'memory_failure'),
        (SELECT count(*) FROM attempts),
-       (SELECT string_agg(DISTINCT device, ', ' ORDER BY device) FROM configurations)
+       (SELECT string_agg(DISTINCT device, ', ' ORDER BY device) FROM measured)
 """
 
 # One line per panel. Slots count the plan; attempts count what was started; labels count configurations once, under the
@@ -36,7 +37,7 @@ WITH slots AS (
            count(*) FILTER (status = 'memory_failure') AS memory_failures,
            count(*) FILTER (status = 'ineligible') AS ineligible,
            count(*) FILTER (status = 'interrupted') AS interrupted
-    FROM attempts JOIN (SELECT DISTINCT slot_id, panel FROM panel_slots) USING (slot_id) GROUP BY panel
+    FROM attempts GROUP BY panel
 )
 SELECT panel, planned, not_started, attempts, eligible, memory_failures, ineligible, interrupted
 FROM slots LEFT JOIN started USING (panel) ORDER BY panel
@@ -98,7 +99,7 @@ def headline(connection: "duckdb.DuckDBPyConnection") -> str:
     """Two sentences of counts."""
     n, models, families, trials, failed, attempts, devices = connection.execute(HEADLINE).fetchone()
     return (
-        f"**So far: {n:,} configurations of {models} models ({families} families), {trials:,} eligible trials from "
+        f"**So far: {n:,} measured configurations of {models} models ({families} families), {trials:,} eligible trials from "
         f"{attempts:,} started attempts; {failed:,} trials ended in a diagnosed device-memory failure.** "
         f"Devices: {devices}."
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import CheckFailed, EnvironmentLacks, UsageError
-from ..root import find_root
+from ..root import release_root
 
 if TYPE_CHECKING:
     import duckdb
@@ -43,7 +43,7 @@ def load(view: str, root: str | Path | None = None) -> "duckdb.DuckDBPyRelation"
         import duckdb
     except ImportError:
         raise EnvironmentLacks("duckdb", found="not installed", hint="pip install duckdb") from None
-    folder = find_root(root)
+    folder = release_root(root)
     files = view_files(folder, view)
     if not files:
         raise UsageError(
