@@ -5,6 +5,7 @@ schema/records.py; anything else is other evidence and goes in under its path be
 may hold parts of one panel. Two of them never may say different things about one attempt.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -20,6 +21,9 @@ from fitproof.evidence.reader import MAX_MEMBER_BYTES
 from fitproof.schema.records import ATTEMPT_FILES
 
 PLAN, LEDGER = "plan.json", "ledger.jsonl"
+PARTIAL = ".partial"
+"""Suffix under which the runner writes a file before it renames it. A killed runner may leave one: it is no record."""
+_PARTIAL_NAMES = {name + PARTIAL for name in (PLAN, *ATTEMPT_FILES)}
 _SLOT = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _ATTEMPT = re.compile(r"attempt-[1-9][0-9]{0,5}", re.ASCII)
 _AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
@@ -70,8 +74,11 @@ def collect(directories: Sequence[Path]) -> Inputs:
     ledgers: dict[str, list[Path]] = {}
     claims: dict[str, dict[str, str]] = {}  # attempt folder -> file name -> digest
     panels: set[str] = set()
+    notes: list[str] = []
     for directory in directories:
         files = _files(directory)
+        for name in [n for n in files if n.rpartition("/")[2] in _PARTIAL_NAMES]:
+            notes.append(f"{files.pop(name)}: a file that was never finished was left out")
         own_panels = _panels(files, directory)
         panels |= own_panels
         own_claims: dict[str, dict[str, str]] = {}
@@ -105,7 +112,6 @@ def collect(directories: Sequence[Path]) -> Inputs:
                     expected="each attempt of a slot once",
                     hint="find out which run was started without --done; only one of the two can be released",
                 )
-    notes: list[str] = []
     for name, paths in ledgers.items():
         data = merge_ledgers(paths, notes)
         merged[name] = Source(name, hashlib.sha256(data).hexdigest(), len(data), data)
@@ -174,17 +180,22 @@ def _source(name: str, path: Path) -> Source:
 def merge_ledgers(paths: Sequence[Path], notes: list[str]) -> bytes:
     """The union of ledgers of one panel by (slot, attempt): by time, then slot, attempt, start before end.
 
-    Equal lines stand once. A last line that was cut short (its writer died) is left out and noted. Raises EvidenceError
-    for other lines that do not parse, and for two unlike lines about one start or one end.
+    Equal lines stand once. A last line without line feed (its writer died, and nothing relied on it) is left out and
+    noted. Raises EvidenceError for lines that do not parse and for two unlike lines about one start or one end, and
+    UsageError while a supervisor holds the ledger: what it measures now would be packed as interrupted.
     """
     lines: dict[tuple[str, int, str], tuple[str, bytes]] = {}  # (slot, attempt, event) -> (at, line)
     for path in paths:
         with open_regular(path, str(path), follow=False) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UsageError(
+                    f"{path.parent}", found="a supervisor that is measuring into it", hint="wait for it to end"
+                ) from None
             *whole, rest = file.read().split(b"\n")
         if rest:
-            notes.append(
-                f"{path.parent.name}/{LEDGER}: a last line of {len(rest)} bytes without line feed was left out"
-            )
+            notes.append(f"{path}: a last line of {len(rest)} bytes without line feed was left out")
         for number, line in enumerate(whole, 1):
             key, at = _ledger_key(line, f"{path}:{number}")
             if lines.setdefault(key, (at, line)) != (at, line):

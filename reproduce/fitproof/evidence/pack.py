@@ -135,7 +135,12 @@ def _file_again(source: Source, path: Path) -> Iterator[bytes]:
 def _write_once(output: Path, stream: Callable[[BinaryIO], None]) -> tuple[str, int]:
     """Write through a locked temporary file, sync, rename, then the sidecar. Returns (SHA-256, bytes)."""
     temporary = output.with_name(f".{output.name}.tmp")  # one fixed name: what a killed packer leaves is used again
-    with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644), "r+b") as file:
+    try:
+        # Not truncated yet: another process may be writing it.
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise _cannot_write(temporary, error) from error
+    with os.fdopen(fd, "r+b") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -154,9 +159,7 @@ def _write_once(output: Path, stream: Callable[[BinaryIO], None]) -> tuple[str, 
             os.replace(temporary, output)
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            raise EnvironmentLacks(
-                f"{output}", found=f"cannot be written: {error.strerror or error}", hint="free disk space, pack again"
-            ) from error
+            raise _cannot_write(output, error) from error
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -197,6 +200,12 @@ def _write_sidecar(output: Path, sha256: str) -> None:
             os.close(folder)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise EnvironmentLacks(
-            f"{sidecar}", found=f"cannot be written: {error.strerror or error}", hint="free disk space, pack again"
-        ) from error
+        raise _cannot_write(sidecar, error) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> EnvironmentLacks:
+    return EnvironmentLacks(
+        f"{path}",
+        found=f"cannot be written: {error.strerror or error}",
+        hint="make room, or choose another place for -o",
+    )
