@@ -44,7 +44,6 @@ class RawAttempt:
 class Panel:
     """A panel as one archive has it: the frozen plan and the ledger lines."""
 
-    archive: str
     plan: dict
     ledger: list[dict] = field(default_factory=list)
 
@@ -85,7 +84,7 @@ def members(path: Path, *, sha256: str) -> Iterator[tuple[str, bytes]]:
         raise ArchiveError(f"{path.name}: MEMBERS.sha256 lists {missing[0]}, which is not there")
 
 
-def attempts(path: Path, *, sha256: str, panels: dict[str, list[Panel]]) -> Iterator[RawAttempt]:
+def attempts(path: Path, *, sha256: str, panels: dict[str, Panel]) -> Iterator[RawAttempt]:
     """Every attempt of one archive; plans and ledgers go into `panels` by name. Other members are passed over."""
     name = path.name
     current: RawAttempt | None = None
@@ -110,7 +109,7 @@ def attempts(path: Path, *, sha256: str, panels: dict[str, list[Panel]]) -> Iter
     if current is not None:
         yield current
     for panel, plan in plans.items():
-        panels.setdefault(panel, []).append(Panel(archive=name, plan=plan, ledger=ledgers.get(panel, [])))
+        panels[panel] = Panel(plan=plan, ledger=ledgers.get(panel, []))
 
 
 def _put(attempt: RawAttempt, file: str, data: bytes) -> None:

@@ -1,133 +1,188 @@
-"""The raw side of the headline numbers: every archive is read again and reduced by this house's own rules.
-
-Result: `Tables`, the same four small Polars frames that from_views.py takes out of the published files.
-"""
+"""The raw side of the headline numbers: every archive is read again and reduced by this house's own rules."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
 from . import raw
-from .archives import Panel, RawAttempt, attempts
+from .archives import ArchiveError, Panel, RawAttempt, attempts
+from .identity import Stack, configuration_id, settings_id, stack_of
 from .release import Release
+from .tables import ATTEMPTS, CONFIGURATIONS, SLOTS, STAGES, TRIALS, Tables
 
 SEEDS = 3
+SUFFIX = ".tar.zst"
+SlotKey = tuple[str, str, str, str]
+"""panel, campaign, slot_id, configuration_id"""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tables:
-    """The frames that headline.py counts. Sizes in bytes, times in ns, all integers."""
+@dataclass(kw_only=True, slots=True)
+class Started:
+    """One start in a ledger, with what its folder says (None where no folder or no trial.json was left)."""
 
-    attempts: pl.DataFrame
-    """slot_id, attempt_number, status, failure_class, campaign, device_ns"""
-    slots: pl.DataFrame
-    """panel, slot_id, seed, state"""
-    trials: pl.DataFrame
-    """configuration_id, model_id, device, seed, state, archive, wall_ns and the four peaks and the overhead"""
-    stages: pl.DataFrame
-    """stage, coverage, ns and the four peaks"""
-    labels: pl.DataFrame
-    """configuration_id, label, max_completed_peak_bytes"""
+    slot: SlotKey
+    seed: int
+    settings: dict
+    stack: Stack
+    number: int
+    at: str
+    archive: str
+    folder: RawAttempt | None
+    row: dict | None = None
+    """Its row of trials, where it is eligible."""
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Eligible:
-    """One eligible attempt, its row of trials, and its operating limit in bytes (None: it carries no label)."""
-
-    attempt: RawAttempt
-    status: str
-    row: dict
-    limit: int | None
+    @property
+    def status(self) -> str:
+        return raw.status(self.folder) if self.folder else "interrupted"
 
 
-ATTEMPTS = {"slot_id": pl.String, "attempt_number": pl.Int64, "status": pl.String, "failure_class": pl.String,
-            "campaign": pl.String, "device_ns": pl.Int64}  # fmt: skip
-SLOTS = {"panel": pl.String, "slot_id": pl.String, "seed": pl.Int64, "state": pl.String}
-PEAKS = {"peak_device_used_bytes": pl.Int64, "peak_process_used_bytes": pl.Int64, "peak_reserved_bytes": pl.Int64,
-         "peak_allocated_bytes": pl.Int64}  # fmt: skip
-TRIALS = {"configuration_id": pl.String, "model_id": pl.String, "device": pl.String, "seed": pl.Int64,
-          "state": pl.String, "archive": pl.String, "wall_ns": pl.Int64, **PEAKS,
-          "process_overhead_bytes": pl.Int64}  # fmt: skip
-STAGES = {"stage": pl.String, "coverage": pl.String, "ns": pl.Int64, **PEAKS}
-LABELS = {"configuration_id": pl.String, "label": pl.String, "max_completed_peak_bytes": pl.Int64}
+@dataclass(kw_only=True, slots=True)
+class Book:
+    """Everything, over all archives."""
+
+    started: list[Started] = field(default_factory=list)
+    planned: dict[SlotKey, tuple[int, dict, Stack]] = field(default_factory=dict)
+    """slot -> seed, settings, stack"""
+    stages: list[dict] = field(default_factory=list)
 
 
 def read_archives(release: Release) -> Tables:
     """Raises ArchiveError where an archive is not what the release says."""
-    panels: dict[str, list[Panel]] = {}
-    statuses: dict[tuple[str, str], list[str]] = defaultdict(list)
-    attempt_rows, trial_rows, stage_rows = [], [], []
-    eligible: dict[str, list[Eligible]] = defaultdict(list)
+    book = Book()
     for name, entry in sorted(release.archives.items()):
-        for attempt in attempts(release.root / "releases" / name, sha256=entry["sha256"], panels=panels):
-            status = raw.status(attempt)
-            statuses[attempt.panel, attempt.slot_id].append(status)
-            attempt_rows.append(_attempt_row(attempt, status))
-            if status in raw.ELIGIBLE:
-                measured = raw.measure(attempt)
-                trial_rows.append(_trial_row(attempt, status, measured))
-                stage_rows += [{"stage": stage, **row} for stage, row in raw.stage_peaks(measured).items()]
-                eligible[attempt.trial["configuration_id"]].append(
-                    Eligible(attempt=attempt, status=status, row=trial_rows[-1], limit=raw.limit_bytes(attempt.trial))
-                )
-                attempt.memory_csv = None  # numbers are kept, evidence is not
+        _read_one(book, release, name, entry["sha256"])
+    trials = _first_eligible(book)
     return Tables(
-        attempts=pl.DataFrame(attempt_rows, schema=ATTEMPTS, orient="row"),
-        slots=pl.DataFrame(_slot_rows(panels, statuses), schema=SLOTS, orient="row"),
-        trials=pl.DataFrame(trial_rows, schema=TRIALS, orient="row"),
-        stages=pl.DataFrame(stage_rows, schema=STAGES, orient="row"),
-        labels=pl.DataFrame([_label_row(c, rows) for c, rows in eligible.items()], schema=LABELS, orient="row"),
+        attempts=pl.DataFrame([_attempt_row(s) for s in book.started], schema=ATTEMPTS, orient="row"),
+        slots=pl.DataFrame(_slot_rows(book), schema=SLOTS, orient="row"),
+        trials=pl.DataFrame([t.row for t in trials], schema=TRIALS, orient="row"),
+        stages=pl.DataFrame(book.stages, schema=STAGES, orient="row"),
+        configurations=pl.DataFrame(_configuration_rows(book, trials), schema=CONFIGURATIONS, orient="row"),
     )
 
 
-def _attempt_row(attempt: RawAttempt, status: str) -> dict:
-    result = attempt.result or {}
-    return {"slot_id": attempt.slot_id, "attempt_number": attempt.number, "status": status,
-            "failure_class": result.get("failure_class"), "campaign": attempt.trial["campaign"],
+def _read_one(book: Book, release: Release, name: str, sha256: str) -> None:
+    """One archive: measure each eligible attempt while its samples are in memory, then follow the ledgers."""
+    panels: dict[str, Panel] = {}
+    folders: dict[tuple[str, str, int], RawAttempt] = {}
+    rows: dict[tuple[str, str, int], dict] = {}
+    for attempt in attempts(release.root / "releases" / name, sha256=sha256, panels=panels):
+        if attempt.trial is None:
+            continue
+        place = attempt.panel, attempt.slot_id, attempt.number
+        folders[place] = attempt
+        if raw.status(attempt) in raw.ELIGIBLE:
+            measured = raw.measure(attempt)
+            rows[place] = raw.trial_row(attempt, measured)
+            book.stages += [{"stage": stage, **row} for stage, row in raw.stage_peaks(measured).items()]
+        attempt.memory_csv, attempt.events = None, []  # numbers are kept, evidence is not
+    for panel, content in panels.items():
+        slots = {slot["slot_id"]: slot for slot in content.plan["slots"]}
+        own = {place[1:]: folder for place, folder in folders.items() if place[0] == panel}
+        runs = set()
+        for start in (line for line in content.ledger if line["event"] == "start"):
+            place = panel, start["slot_id"], start["attempt"]
+            folder, slot = folders.pop(place, None), slots[start["slot_id"]]
+            stack = stack_of(folder.trial) if folder else _stack_beside(own, start["allocation_id"])
+            runs.add((start["campaign"], stack))
+            key = panel, start["campaign"], start["slot_id"], configuration_id(slot["settings"], stack)
+            book.started.append(
+                Started(
+                    slot=key, seed=slot["seed"], settings=slot["settings"], stack=stack, number=start["attempt"],
+                    at=start["at"], archive=name.removesuffix(SUFFIX), folder=folder, row=rows.get(place),
+                )
+            )  # fmt: skip
+        for campaign, stack in runs:
+            for slot in slots.values():
+                key = panel, campaign, slot["slot_id"], configuration_id(slot["settings"], stack)
+                book.planned[key] = slot["seed"], slot["settings"], stack
+    if folders:
+        raise ArchiveError(f"{name}: {'/'.join(map(str, next(iter(folders))))} has no start in its ledger")
+
+
+def _stack_beside(own: dict[tuple[str, int], RawAttempt], allocation: str) -> Stack:
+    """The stack of an attempt that left no trial.json: that of its allocation, or else of its panel's first attempt."""
+    same = [folder for _, folder in sorted(own.items()) if folder.trial["allocation_id"] == allocation]
+    return stack_of((same or [own[min(own)]])[0].trial)
+
+
+def _by_slot(book: Book) -> dict[SlotKey, list[Started]]:
+    slots: dict[SlotKey, list[Started]] = defaultdict(list)
+    for started in sorted(book.started, key=lambda s: s.number):
+        slots[started.slot].append(started)
+    return slots
+
+
+def _first_eligible(book: Book) -> list[Started]:
+    """One trial a slot; its row learns the slot it belongs to."""
+    trials = []
+    for key, tries in _by_slot(book).items():
+        trial = next((t for t in tries if t.row is not None), None)
+        if trial is not None:
+            trial.row |= dict(zip(("panel", "campaign", "slot_id", "configuration_id"), key, strict=True))
+            trial.row |= {"seed": trial.seed, "archive": trial.archive}
+            trials.append(trial)
+    return trials
+
+
+def _attempt_row(started: Started) -> dict:
+    result = (started.folder.result if started.folder else None) or {}
+    names = ("panel", "campaign", "slot_id", "configuration_id")
+    return {**dict(zip(names, started.slot, strict=True)), "attempt_number": started.number, "status": started.status,
+            "failure_class": result.get("failure_class"), "archive": started.archive,
             "device_ns": result.get("device_ns")}  # fmt: skip
 
 
-def _trial_row(attempt: RawAttempt, status: str, measured: raw.Measured) -> dict:
-    peaks = raw.peaks(measured.intervals, measured.samples, measured.overhead)
-    trial = attempt.trial
-    return {
-        "configuration_id": trial["configuration_id"], "model_id": trial["settings"]["model_id"],
-        "device": trial["device"], "seed": trial["seed"],
-        "state": raw.state(status, peaks["peak_device_used_bytes"], raw.limit_bytes(trial)),
-        "archive": attempt.archive, "wall_ns": attempt.result["wall_ns"], **peaks,
-        "process_overhead_bytes": measured.overhead,
-    }  # fmt: skip
-
-
-def _slot_rows(panels: dict[str, list[Panel]], statuses: dict[tuple[str, str], list[str]]) -> list[dict]:
-    rows = []
-    for panel, parts in panels.items():
-        for slot in parts[0].plan["slots"]:
-            found = statuses.get((panel, slot["slot_id"]), [])
-            state = "not started"
-            for status, name in (("interrupted", "interrupted"), ("ineligible", "ineligible"),
-                                 ("memory_failure", "failed"), ("completed", "completed")):  # fmt: skip
-                state = name if status in found else state
-            rows.append({"panel": panel, "slot_id": slot["slot_id"], "seed": slot["seed"], "state": state})
+def _slot_rows(book: Book) -> list[dict]:
+    tried, rows = _by_slot(book), []
+    for key, (seed, _, _) in book.planned.items():
+        statuses = [t.status for t in tried.get(key, [])]
+        if "completed" in statuses:
+            state = "completed"
+        elif "memory_failure" in statuses:
+            state = "failed"
+        else:
+            state = statuses[-1] if statuses else "not started"
+        rows.append({**dict(zip(("panel", "campaign", "slot_id", "configuration_id"), key, strict=True)),
+                     "seed": seed, "state": state})  # fmt: skip
     return rows
 
 
-def _label_row(configuration_id: str, trials: list[Eligible]) -> dict:
-    """The label over the first campaign, one eligible trial for each of the first three seeds."""
-    trials = sorted(trials, key=lambda t: t.attempt.trial["created_at"])
-    first = [t for t in trials if t.attempt.trial["campaign"] == trials[0].attempt.trial["campaign"]]
-    by_seed: dict[int, Eligible] = {}
-    for trial in first:
-        by_seed.setdefault(trial.row["seed"], trial)
-    chosen = list(by_seed.values())[:SEEDS]
-    states = [t.row["state"] for t in chosen]
-    if any(t.limit is None for t in chosen):
-        label = None
-    elif len(chosen) < SEEDS:
-        label = "unresolved"
-    else:
-        label = next((s for s in ("memory_failure", "above_margin") if s in states), "within_margin")
-    peaks = [t.row["peak_device_used_bytes"] for t in chosen if t.status == "completed"]
-    known = [p for p in peaks if p is not None]
-    return {"configuration_id": configuration_id, "label": label, "max_completed_peak_bytes": max(known, default=None)}
+def _configuration_rows(book: Book, trials: list[Started]) -> list[dict]:
+    first_start: dict[str, tuple[str, str]] = {}
+    for started in book.started:
+        identity = started.slot[3]
+        first_start[identity] = min(first_start.get(identity, ("~", "")), (started.at, started.slot[1]))
+    eligible = defaultdict(list)
+    for trial in trials:
+        if trial.slot[1] == first_start[trial.slot[3]][1]:
+            eligible[trial.slot[3]].append(trial)
+    described = {key[3]: (settings, stack) for key, (_, settings, stack) in book.planned.items()}
+    return [
+        {
+            "configuration_id": identity, "settings_id": settings_id(settings), "model_id": settings["model_id"],
+            "device": stack[0], "label": _label(settings, stack, eligible[identity]),
+            "max_completed_peak_bytes": raw.largest(t.row["peak_device_used_bytes"] for t in eligible[identity]),
+        }
+        for identity, (settings, stack) in described.items()
+    ]  # fmt: skip
+
+
+def _label(settings: dict, stack: Stack, trials: list[Started]) -> str | None:
+    """The label over the three smallest seeds, one eligible trial each (the one that started first)."""
+    if stack[1] == "cpu" or any(t.folder.trial["capacity_mib"] < raw.SMALLEST_LABELLED_MIB for t in trials):
+        return None
+    if settings["capacity_mib"] is not None and settings["capacity_mib"] < raw.SMALLEST_LABELLED_MIB:
+        return None
+    by_seed: dict[int, Started] = {}
+    for trial in sorted(trials, key=lambda t: (t.seed, t.at)):
+        by_seed.setdefault(trial.seed, trial)
+    states = [t.row["state"] for t in list(by_seed.values())[:SEEDS]]
+    if len(states) < SEEDS:
+        return "unresolved"
+    if "memory_failure" in states:
+        return "memory_failure"
+    if None in states:
+        return "unresolved"
+    return "above_margin" if "above_margin" in states else "within_margin"

@@ -2,44 +2,41 @@
 
 import polars as pl
 
-from .from_archives import ATTEMPTS, LABELS, SLOTS, STAGES, TRIALS, Tables
 from .release import Release
+from .tables import ATTEMPTS, CONFIGURATIONS, SLOTS, STAGES, TRIALS, Tables
 
 NS, MIB = 1_000_000_000, 1_048_576
 
 
-def scan(release: Release, view: str, schema: dict) -> pl.LazyFrame:
-    """One view, or no rows where it has no file."""
-    files = release.views[view].files
-    return pl.scan_parquet(files) if files else pl.LazyFrame(schema=schema)
+def scan(release: Release, view: str) -> pl.LazyFrame:
+    """One view; no rows where it has no file."""
+    published = release.views[view]
+    if published.files:
+        return pl.scan_parquet(published.files)
+    return pl.LazyFrame(schema={c["name"]: POLARS_TYPES[c["type"]] for c in published.columns})
 
 
-def whole(seconds: str, ns: str) -> pl.Expr:
-    """The integer nanoseconds behind a column of seconds (exact: a double holds them up to 104 days)."""
-    return (pl.col(seconds) * NS).round().cast(pl.Int64).alias(ns)
+POLARS_TYPES = {"VARCHAR": pl.String, "BIGINT": pl.Int64, "INTEGER": pl.Int32, "DOUBLE": pl.Float64,
+                "BOOLEAN": pl.Boolean, "TIMESTAMP": pl.Datetime("us")}  # fmt: skip
+
+
+def scaled(column: str, unit: int, name: str) -> pl.Expr:
+    """The integer behind a column of seconds or MiB. Exact: a double holds 104 days of ns and 8 PB of bytes."""
+    return (pl.col(column) * unit).round().cast(pl.Int64).alias(name)
 
 
 def read_views(release: Release) -> Tables:
-    trials = scan(release, "trials", TRIALS)
-    configurations = scan(release, "configurations", LABELS)
-    described = configurations.select("configuration_id", "model_id", "device")
-    return Tables(
-        attempts=scan(release, "attempts", ATTEMPTS)
-        .with_columns(whole("device_seconds", "device_ns"), pl.col("attempt_number").cast(pl.Int64))
-        .select(list(ATTEMPTS))
-        .collect(),
-        slots=scan(release, "panel_slots", SLOTS)
-        .with_columns(pl.col("seed").cast(pl.Int64))
-        .select(list(SLOTS))
-        .collect(),
-        trials=trials.join(described, on="configuration_id", how="left", suffix="_of_configuration")
-        .with_columns(whole("wall_seconds", "wall_ns"), pl.col("seed").cast(pl.Int64))
-        .select(list(TRIALS))
-        .collect(),
-        stages=scan(release, "stage_peaks", STAGES).with_columns(whole("seconds", "ns")).select(list(STAGES)).collect(),
-        labels=configurations.with_columns(
-            (pl.col("max_completed_peak_mib") * MIB).round().cast(pl.Int64).alias("max_completed_peak_bytes")
-        )
-        .select(list(LABELS))
-        .collect(),
+    configurations = scan(release, "configurations").with_columns(
+        scaled("max_completed_peak_mib", MIB, "max_completed_peak_bytes")
     )
+    return Tables(
+        attempts=_take(scan(release, "attempts").with_columns(scaled("device_seconds", NS, "device_ns")), ATTEMPTS),
+        slots=_take(scan(release, "panel_slots"), SLOTS),
+        trials=_take(scan(release, "trials").with_columns(scaled("wall_seconds", NS, "wall_ns")), TRIALS),
+        stages=_take(scan(release, "stage_peaks").with_columns(scaled("seconds", NS, "ns")), STAGES),
+        configurations=_take(configurations, CONFIGURATIONS),
+    )
+
+
+def _take(frame: pl.LazyFrame, columns: dict) -> pl.DataFrame:
+    return frame.select(pl.col(name).cast(kind) for name, kind in columns.items()).collect()

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from .from_archives import PEAKS, Tables
+from .tables import PEAKS, Tables
 
 Headline = dict[str, int | str | None]
 
@@ -13,26 +13,31 @@ def headline(tables: Tables) -> Headline:
         "planned slots": tables.slots.height,
         "trials": tables.trials.height,
         "memory failures": tables.trials.filter(pl.col("state") == "memory_failure").height,
-        "configurations": tables.labels.height,
-        "models": tables.trials["model_id"].n_unique(),
+        "samples": tables.trials["sample_count"].sum(),
+        "configurations": tables.configurations.height,
+        "settings": tables.configurations["settings_id"].n_unique(),
+        "models": tables.configurations["model_id"].n_unique(),
         "distinct seeds": tables.trials["seed"].n_unique(),
         "device nanoseconds": tables.attempts["device_ns"].sum(),
         "wall nanoseconds of trials": tables.trials["wall_ns"].sum(),
-        "largest process overhead": tables.trials["process_overhead_bytes"].max(),
+        "tokens": tables.stages["tokens"].sum(),
     }
-    numbers |= _counts(tables.attempts, "attempts", "status", "failure_class")
-    numbers |= _counts(tables.slots, "planned slots", "panel", "state")
+    described = tables.trials.join(tables.configurations.drop("label"), on="configuration_id", how="left")
+    numbers |= _counts(tables.attempts, "attempts", "archive", "status", "failure_class")
+    numbers |= _counts(tables.slots, "planned slots", "panel", "campaign", "state")
     numbers |= _counts(tables.trials, "trials", "archive", "state")
-    numbers |= _counts(tables.labels, "configurations", "label")
-    numbers |= _largest(tables.trials, "trial peak", "model_id", "device")
+    numbers |= _counts(tables.configurations, "configurations", "label")
+    numbers |= _largest(described, "trial peak", "model_id", "device")
     numbers |= _largest(tables.stages, "stage peak", "stage", "coverage")
-    for stage, coverage, ns in tables.stages.group_by("stage", "coverage").agg(pl.col("ns").sum()).iter_rows():
-        numbers[f"stage nanoseconds [{stage}, {coverage}]"] = ns
-    for configuration, label, peak in tables.labels.select(
-        "configuration_id", "label", "max_completed_peak_bytes"
-    ).iter_rows():
-        numbers[f"label [{configuration}]"] = label
-        numbers[f"largest completed peak [{configuration}]"] = peak
+    numbers |= {
+        f"stage nanoseconds [{stage}, {coverage}]": ns
+        for stage, coverage, ns in tables.stages.group_by("stage", "coverage").agg(pl.col("ns").sum()).iter_rows()
+    }
+    for row in described.iter_rows(named=True):
+        slot = _name([row[k] for k in ("panel", "campaign", "slot_id", "configuration_id")])
+        numbers |= {f"{name} [{slot}]": row[name] for name in ("state", "process_overhead_bytes", *PEAKS)}
+    for row in tables.configurations.iter_rows(named=True):
+        numbers |= {f"{name} [{row['configuration_id']}]": row[name] for name in ("label", "max_completed_peak_bytes")}
     return numbers
 
 

@@ -27,7 +27,7 @@ class Interval:
     begin_ns: int
     end: dict | None
     end_ns: int
-    """The stage_end, or the last thing that is known: the failure, the last event, the last sample."""
+    """The stage_end, or where the process stopped inside: the failure event, else the last sample."""
     failure: dict | None
 
 
@@ -39,7 +39,6 @@ class Measured:
     """t_ns, device_used_bytes above the baseline, process_used_bytes; ordered by time."""
     intervals: list[Interval]
     overhead: int | None
-    facts: dict
 
 
 def status(attempt: RawAttempt) -> str:
@@ -47,17 +46,15 @@ def status(attempt: RawAttempt) -> str:
 
 
 def limit_bytes(trial: dict) -> int | None:
-    """The operating limit; None without a capacity and below the smallest capacity that is labelled."""
-    if trial["capacity_mib"] is None or trial["capacity_mib"] < SMALLEST_LABELLED_MIB:
-        return None
-    return trial["effective_capacity_bytes"] - MARGIN_BYTES
+    """The operating limit; None without a capacity (on a CPU)."""
+    effective = trial["effective_capacity_bytes"]
+    return None if effective is None else effective - MARGIN_BYTES
 
 
 def measure(attempt: RawAttempt) -> Measured:
     facts = {e["name"]: e["value"] for e in attempt.events if e["event"] == "fact"}
-    samples = pl.read_csv(io.BytesIO(attempt.memory_csv or b"\n"), schema=SAMPLES) if attempt.memory_csv else None
-    if samples is None:
-        samples = pl.DataFrame(schema=SAMPLES)
+    csv = attempt.memory_csv
+    samples = pl.read_csv(io.BytesIO(csv), schema=SAMPLES) if csv else pl.DataFrame(schema=SAMPLES)
     if attempt.trial["device_kind"] == "cpu":
         own = facts.get("baseline_process_bytes")
         used = pl.col("process_used_bytes") - pl.lit(own, dtype=pl.Int64)
@@ -65,34 +62,26 @@ def measure(attempt: RawAttempt) -> Measured:
         used = pl.col("device_used_bytes") - pl.lit(attempt.trial["baseline_used_bytes"], dtype=pl.Int64)
     samples = samples.select("t_ns", used.alias("device_used_bytes"), "process_used_bytes")
     intervals = stage_intervals(attempt, samples)
-    return Measured(samples=samples, intervals=intervals, overhead=process_overhead(intervals, samples), facts=facts)
+    overhead = None if attempt.trial["device_kind"] == "cpu" else process_overhead(intervals, samples)
+    return Measured(samples=samples, intervals=intervals, overhead=overhead)
 
 
 def stage_intervals(attempt: RawAttempt, samples: pl.DataFrame) -> list[Interval]:
-    open_stage, found, failure = None, [], None
-    last_ns = attempt.events[-1]["t_ns"] if attempt.events else 0
-    for event in attempt.events:
+    last_sample = samples["t_ns"].max() if samples.height else None
+    found, begin = [], None
+    for event in [*attempt.events, {"event": "nothing follows", "t_ns": None}]:
         if event["event"] == "stage_begin":
-            open_stage = event
-        elif event["event"] == "failure":
-            failure = event
-        elif event["event"] == "stage_end" and open_stage:
+            begin = event
+        elif begin and event["event"] in ("stage_end", "failure", "nothing follows"):
+            is_end = event["event"] == "stage_end"
+            end_ns = event["t_ns"] or max(last_sample or 0, begin["t_ns"])
             found.append(
                 Interval(
-                    stage=event["stage"], step=event["step"], begin_ns=open_stage["t_ns"], end=event,
-                    end_ns=event["t_ns"], failure=None,
+                    stage=begin["stage"], step=begin["step"], begin_ns=begin["t_ns"], end_ns=end_ns,
+                    end=event if is_end else None, failure=event if event["event"] == "failure" else None,
                 )
             )  # fmt: skip
-            open_stage = None
-    if open_stage:
-        last_sample = samples["t_ns"].max() if samples.height else None
-        end_ns = failure["t_ns"] if failure else max(last_ns, last_sample or last_ns)
-        found.append(
-            Interval(
-                stage=open_stage["stage"], step=open_stage["step"], begin_ns=open_stage["t_ns"], end=None,
-                end_ns=end_ns, failure=failure,
-            )
-        )  # fmt: skip
+            begin = None
     return found
 
 
@@ -113,12 +102,12 @@ def process_overhead(intervals: list[Interval], samples: pl.DataFrame) -> int | 
 def peaks(intervals: list[Interval], used: pl.DataFrame, overhead: int | None) -> dict[str, int | None]:
     """The four peaks over some intervals and the samples that belong to them."""
     closed = [i.end for i in intervals if i.end] + [i.failure for i in intervals if i.failure]
-    reserved = _largest(e["peak_reserved_bytes"] for e in closed)
-    allocated = _largest(e["peak_allocated_bytes"] for e in closed)
+    reserved = largest(e["peak_reserved_bytes"] for e in closed)
+    allocated = largest(e["peak_allocated_bytes"] for e in closed)
     sampled = used["device_used_bytes"].max() if used.height else None
     inferred = reserved + overhead if reserved is not None and overhead is not None else None
     return {
-        "peak_device_used_bytes": _largest((sampled, inferred)),
+        "peak_device_used_bytes": largest((sampled, inferred)),
         "peak_process_used_bytes": used["process_used_bytes"].max() if used.height else None,
         "peak_reserved_bytes": reserved,
         "peak_allocated_bytes": allocated,
@@ -135,20 +124,27 @@ def stage_peaks(measured: Measured) -> dict[str, dict]:
         inside = pl.any_horizontal(pl.col("t_ns").is_between(i.begin_ns, i.end_ns) for i in intervals)
         row = peaks(intervals, measured.samples.filter(inside), measured.overhead)
         row["ns"] = sum(i.end_ns - i.begin_ns for i in intervals)
+        tokens = [i.end["tokens"] for i in intervals if i.end and i.end["tokens"] is not None]
+        row["tokens"] = sum(tokens) if tokens else None
         row["coverage"] = "completed" if all(i.end for i in intervals) else "terminal_partial"
         rows[stage] = row
     return rows
 
 
-def state(attempt_status: str, peak: int | None, limit: int | None) -> str | None:
-    """State of an eligible trial; None without a limit or a peak."""
-    if attempt_status == "memory_failure":
-        return "memory_failure"
-    if limit is None or peak is None:
-        return None
-    return "within_margin" if peak <= limit else "above_margin"
+def trial_row(attempt: RawAttempt, measured: Measured) -> dict:
+    """Peaks (none for a failed trial: what it held is not what it needs), state, time; without the slot's columns."""
+    row = peaks(measured.intervals, measured.samples, measured.overhead)
+    limit, peak = limit_bytes(attempt.trial), row["peak_device_used_bytes"]
+    if status(attempt) == "memory_failure":
+        row, state = dict.fromkeys(row), "memory_failure"
+    elif limit is None or peak is None:
+        state = None
+    else:
+        state = "within_margin" if peak <= limit else "above_margin"
+    return {**row, "state": state, "wall_ns": attempt.result["wall_ns"], "process_overhead_bytes": measured.overhead,
+            "sample_count": measured.samples.height}  # fmt: skip
 
 
-def _largest(values) -> int | None:
+def largest(values) -> int | None:
     known = [v for v in values if v is not None]
     return max(known) if known else None

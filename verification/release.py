@@ -47,13 +47,14 @@ def read_release(root: Path) -> Release:
 
 
 def _view(root: Path, entry: dict) -> View:
+    schema = entry["schema"]
     return View(
         name=entry["name"],
-        files=tuple(root / f["path"] for f in entry["files"]),
+        files=tuple(root / f["path"] for f in entry["files"]) if entry["rows"] else (),
         rows=entry["rows"],
-        key=tuple(entry["key"]),
-        columns=tuple(entry["columns"]),
-        foreign_keys=tuple(entry["foreign_keys"]),
+        key=tuple(schema["key"]),
+        columns=tuple(schema["columns"]),
+        foreign_keys=tuple(schema["foreign_keys"]),
     )
 
 
