@@ -1,5 +1,6 @@
 """Packing: the same files give the same bytes, parts of a panel merge, and contradictions are refused."""
 
+import fcntl
 import json
 import os
 import shutil
@@ -220,8 +221,6 @@ def test_other_ledger_lines_that_do_not_parse(run: Path, out: Path, line: str) -
 
 
 def test_while_a_supervisor_measures(run: Path, out: Path) -> None:
-    import fcntl
-
     with open(run / "grpo" / "ledger.jsonl", "a") as ledger:
         fcntl.flock(ledger, fcntl.LOCK_EX)
         assert "measuring" in refused([run], out, UsageError).found

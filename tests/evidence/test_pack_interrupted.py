@@ -1,5 +1,6 @@
 """A packer that is killed, or finds no room, leaves nothing under the archive's name."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -101,8 +102,6 @@ def test_no_room_at_the_last_moment(run: Path, out: Path, monkeypatch: pytest.Mo
 
 
 def test_two_packers_of_one_archive(run: Path, out: Path) -> None:
-    import fcntl
-
     with open(out.parent / TEMPORARY, "w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(EvidenceError, match="another process"):

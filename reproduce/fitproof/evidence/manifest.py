@@ -91,7 +91,8 @@ def compare_manifest(root: Path, digests: Mapping[str, tuple[str, int]]) -> list
         return [Problem(MANIFEST, "a Git LFS pointer", "the list of published files", LFS_HINT)]
     listed: dict[str, str] = {}
     problems: list[Problem] = []
-    for number, line in enumerate(text.split("\n")[: -1 if text.endswith("\n") else None], 1):
+    lines = text.split("\n")
+    for number, line in enumerate(lines[:-1] if lines[-1] == "" else lines, 1):
         match = _LINE.fullmatch(line.removesuffix("\r"))
         if match is None:
             problems.append(Problem(f"{MANIFEST}:{number}", repr(line[:200]), "HEX  NAME", BUILD_HINT))
