@@ -111,7 +111,8 @@ ROWS = {
     "configurations": [
         dict(configuration_id=f"c{i}", panel="grid", model_id="a/b|c", model_family="f", workload="short",
              algorithm="grpo", adaptation="lora", device="Card", capacity_mib=8192, capacity_source="emulated",
-             eligible_trials=1, actor_micro_batch=size, label=label, is_within_5_percent=True, max_completed_peak_mib=12.5)
+             eligible_trials=1, actor_micro_batch=size, label=label, is_within_5_percent=True,
+             max_completed_peak_mib=12.5)
         for i, (size, label) in enumerate([(1, "within_margin"), (2, "within_margin"), (4, "memory_failure")])
     ],
     "trials": [

@@ -99,8 +99,8 @@ def headline(connection: "duckdb.DuckDBPyConnection") -> str:
     """Two sentences of counts."""
     n, models, families, trials, failed, attempts, devices = connection.execute(HEADLINE).fetchone()
     return (
-        f"**So far: {n:,} measured configurations of {models} models ({families} families), {trials:,} eligible trials from "
-        f"{attempts:,} started attempts; {failed:,} trials ended in a diagnosed device-memory failure.** "
+        f"**So far: {n:,} measured configurations of {models} models ({families} families), {trials:,} eligible trials "
+        f"from {attempts:,} started attempts; {failed:,} trials ended in a diagnosed device-memory failure.** "
         f"Devices: {devices}."
     )
 
