@@ -39,7 +39,7 @@ def _run(seed: int, attempt: int, tell) -> int:
     for step in (1, 2):
         for stage in ("rollout", "actor_update"):
             tell("stage_begin", stage=stage, step=step, **_COUNTS)
-            time.sleep(0.15 if seed == SLOW else 0.02)
+            time.sleep(0.25 if seed == SLOW else 0.02)
             if stage == "actor_update" and step == 2:
                 code = _end(seed, attempt, tell)
                 if code is not None:

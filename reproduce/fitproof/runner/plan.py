@@ -185,8 +185,10 @@ def settings_from(identity: dict) -> Settings:
 def describe(slot: Slot) -> str:
     """One slot in a few words, for progress and errors."""
     s = slot.settings
-    capacity = f"{s.capacity_mib} MiB" if s.capacity_mib else "whole device"
-    return f"{s.model_id.split('/')[1]} {s.workload} micro-batch {s.actor_micro_batch} {capacity} seed {slot.seed}"
+    parts = [s.model_id.split("/")[1], s.workload, s.adaptation, s.rollout_engine, f"micro-batch {s.actor_micro_batch}"]
+    if s.capacity_mib:
+        parts.append(f"{s.capacity_mib} MiB")
+    return " ".join([*parts, f"seed {slot.seed}"])
 
 
 def _digest(record: dict) -> str:

@@ -17,7 +17,7 @@ _CACHED_TOKEN_LAYER_SECONDS = 1.1e-8  # attention of one decoded position over o
 _FLOPS = 2.0e14
 _KERNEL_FLOOR_SECONDS = 1.2e-3  # one layer, one micro-batch, one pass: launching kernels
 _EDGE_POSITIONS, _BUCKETS = 16, 8
-_CPU_SECONDS = 12.0  # tiny models; most of it is the first import of a kernel or two
+_CPU_SECONDS = 5.0  # tiny models; half a second each on two idle cores, more on busy ones
 
 
 def estimate_seconds(settings: Settings, *, device_kind: str = "cuda") -> int:
