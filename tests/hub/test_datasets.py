@@ -3,6 +3,7 @@
 Runs on a synthetic release and, where this clone holds one, on the published views.
 """
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ DTYPES = set(FEATURE_DTYPES.values())
 
 @pytest.fixture
 def datasets(tmp_path, monkeypatch):
-    """The library, offline and with its caches in tmp."""
+    """The library, offline and with its caches in tmp. What it logs as a warning fails the test."""
     for name in (
         "HF_HUB_OFFLINE",
         "HF_DATASETS_OFFLINE",
@@ -28,7 +29,13 @@ def datasets(tmp_path, monkeypatch):
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
-    return datasets
+    warnings = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warnings.append(record.getMessage())
+    logging.getLogger("datasets").addHandler(handler)
+    yield datasets
+    logging.getLogger("datasets").removeHandler(handler)
+    assert warnings == []
 
 
 def declared(root: Path) -> dict[str, dict]:

@@ -28,7 +28,8 @@ def render(root: Path, views: Sequence[View]) -> dict[str, str]:
         declared = [view for view in views if view.name in rows]
         parts = [QUESTION, *_answers(connection, rows), LOAD, *_coverage(connection, rows), _views(declared, rows)]
     parts += [REPRODUCE, MEASURE, READING, NOT_CLAIMED, RIGHTS]
-    card = front_matter(declared, rows) + "\n" + "\n\n".join(parts) + "\n"
+    sizes = {view.name: coverage.arrow_bytes(root, view.name) for view in declared}
+    card = front_matter(declared, rows, sizes) + "\n" + "\n\n".join(parts) + "\n"
     return {CARD: card, DICTIONARY: dictionary(views, rows)}
 
 

@@ -95,14 +95,26 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def arrow_bytes(root: Path, name: str) -> int:
+    """Bytes of a view's rows in Arrow memory: what `datasets` calls num_bytes. Read file by file."""
+    import pyarrow.parquet
+
+    return sum(pyarrow.parquet.read_table(path).nbytes for path in view_files(root, name))
+
+
 def headline(connection: "duckdb.DuckDBPyConnection") -> str:
     """Two sentences of counts."""
     n, models, families, trials, failed, attempts, devices = connection.execute(HEADLINE).fetchone()
+    kin = "family" if families == 1 else "families"
     return (
-        f"**So far: {n:,} measured configurations of {models} models ({families} families), {trials:,} eligible trials "
-        f"from {attempts:,} started attempts; {failed:,} trials ended in a diagnosed device-memory failure.** "
-        f"Devices: {devices}."
+        f"**So far: {_n(n, 'measured configuration')} of {_n(models, 'model')} in {families} {kin};\n"
+        f"{_n(trials, 'eligible trial')} from {_n(attempts, 'started attempt')}; {_n(failed, 'trial')} ended in a\n"
+        f"diagnosed device-memory failure.** Devices: {devices}."
     )
+
+
+def _n(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def fits_table(connection: "duckdb.DuckDBPyConnection") -> str:

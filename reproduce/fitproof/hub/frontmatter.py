@@ -33,8 +33,9 @@ def data_path(view: View) -> str:
     return f"views/{view.name}/*.parquet" if view.is_per_archive else f"views/{view.name}.parquet"
 
 
-def front_matter(views: Sequence[View], rows: Mapping[str, int]) -> str:
-    """The block with its two '---' lines. `views` are those with at least one row; `rows` counts them."""
+def front_matter(views: Sequence[View], rows: Mapping[str, int], arrow_bytes: Mapping[str, int]) -> str:
+    """The block with its two '---' lines. `views` are those with at least one row; the mappings hold each view's rows
+    and its bytes in Arrow memory, which `datasets` wants together."""
     lines = [
         "---",
         "pretty_name: fitproof",
@@ -64,7 +65,8 @@ def front_matter(views: Sequence[View], rows: Mapping[str, int]) -> str:
             lines += [f"- config_name: {view.name}", "  features:"]
             for column in view.columns:
                 lines += [f"  - name: {json.dumps(column.name)}", f"    dtype: {FEATURE_DTYPES[column.type]}"]
-            lines += ["  splits:", f"  - name: {view.split}", f"    num_examples: {rows[view.name]}"]
+            lines += ["  splits:", f"  - name: {view.split}"]
+            lines += [f"    num_bytes: {arrow_bytes[view.name]}", f"    num_examples: {rows[view.name]}"]
     return "\n".join([*lines, "---", ""])
 
 

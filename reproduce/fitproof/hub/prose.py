@@ -27,10 +27,10 @@ REPRODUCE = """\
 Needs Python 3.11 or newer, git and make. No GPU, no PyTorch.
 
 ```sh
-git clone REPOSITORY fitproof && cd fitproof
-sha256sum --check --quiet MANIFEST.sha256   # the files are the published ones
-make reproduce                              # verify every archive, rebuild every view, compare row by row
-make test                                   # the tests, on the CPU (this one installs PyTorch)
+git clone REPOSITORY fitproof && cd fitproof  # REPOSITORY: the address of this page
+sha256sum --check --quiet MANIFEST.sha256  # the files are the published ones
+make reproduce                             # verify every archive, rebuild every view, compare row by row
+make test                                  # the tests, on the CPU (this one installs PyTorch)
 ```
 
 `make reproduce` exits 1 and names the file if one byte of an archive, a view, `release.json` or `MANIFEST.sha256` was
@@ -84,10 +84,12 @@ NOT_CLAIMED = """\
 ## What is not claimed
 
 - No model quality, convergence or reward: weights are random unless a row says `weights=pretrained`, and steps are
-few. - No ranking of throughput between cards or stacks. - Nothing about hardware that no row names. Emulated
-capacities stand for memory, not for the smaller card's speed, kernels or driver. - No probability of failure. Three
-seeds and a fixed margin are a convention of the literature, not a guarantee. - Nothing about other training stacks:
-their allocations differ. Nothing about several GPUs or machines.
+  few.
+- No ranking of throughput between cards or stacks.
+- Nothing about hardware that no row names. Emulated capacities stand for memory, not for the smaller card's speed,
+  kernels or driver.
+- No probability of failure. Three seeds and a fixed margin are a convention of the literature, not a guarantee.
+- Nothing about other training stacks: their allocations differ. Nothing about several GPUs or machines.
 
 ## Limits
 
