@@ -1,0 +1,73 @@
+"""The DuckDB that one reduction works in: private, bounded in memory, spilling into a temporary folder."""
+
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from .tables import SCHEMAS
+
+# Steps on one batch of attempts, in order. The first makes the batch's samples; the others keep what is needed of them.
+BATCH_STEPS = ("_core_intervals", "_core_samples", "_core_thinned", "_core_interval_peaks", "_core_overheads")
+# Steps on everything, in order, before the views.
+FINAL_STEPS = ("_core_attempts", "_core_stacks", "_core_stage_runs", "_core_trials", "_core_configurations")
+OF_ONE_BATCH = ("_core_samples",)
+MEMORY_LIMIT = "384MiB"
+
+
+def sql(name: str) -> str:
+    """Text of sql/<name>.sql."""
+    return files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+
+
+class Database:
+    """A connection with empty raw tables. `threads` changes the speed, never the result."""
+
+    def __init__(self, scratch: Path, *, threads: int):
+        options = {"threads": str(threads), "memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch / "spill"),
+                   "autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}  # fmt: skip
+        self.connection = duckdb.connect(str(scratch / "reduce.duckdb"), config=options)
+        self.connection.execute("SET TimeZone = 'UTC'")
+        for name, schema in SCHEMAS.items():
+            if name != "raw_memory":  # samples are never kept whole
+                self._create(name, schema.empty_table())
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def _create(self, name: str, rows: pa.Table, *, temporary: bool = False) -> None:
+        self.connection.register("arrow_rows", rows)
+        kind = "OR REPLACE TEMP TABLE" if temporary else "TABLE"
+        self.connection.execute(f"CREATE {kind} {name} AS FROM arrow_rows")
+        self.connection.unregister("arrow_rows")
+
+    def insert(self, name: str, rows: pa.Table) -> None:
+        if rows.num_rows:
+            self.connection.register("arrow_rows", rows)
+            self.connection.execute(f"INSERT INTO {name} FROM arrow_rows")
+            self.connection.unregister("arrow_rows")
+
+    def replace(self, name: str, rows: pa.Table) -> None:
+        """Make `name` a temporary table of `rows`."""
+        self._create(name, rows, temporary=True)
+
+    def run_batch(self) -> None:
+        """Keep the batch's events, and of its samples what the views need."""
+        self.connection.execute("INSERT INTO raw_events FROM batch_events")
+        for step in BATCH_STEPS:
+            table = step.removeprefix("_")
+            if step in OF_ONE_BATCH:
+                self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {sql(step)}")
+            else:
+                self.connection.execute(f"CREATE TABLE IF NOT EXISTS {table} AS {sql(step)} LIMIT 0")
+                self.connection.execute(f"INSERT INTO {table} {sql(step)}")
+
+    def run_final(self) -> None:
+        for step in FINAL_STEPS:
+            self.connection.execute(f"CREATE TABLE {step.removeprefix('_')} AS {sql(step)}")
+
+    def rows(self, name: str) -> Iterator[tuple]:
+        """The rows of sql/<name>.sql."""
+        yield from self.connection.execute(sql(name)).fetchall()

@@ -1,0 +1,86 @@
+"""Strict JSON documents of the raw record: no duplicate keys, no NaN, UTF-8, exactly the fields of the schema.
+
+Most records have a shape (keys and value types, in order) that was seen and checked before; only new shapes are walked
+field by field.
+"""
+
+import json
+from collections.abc import Iterable
+from datetime import datetime
+
+from ..errors import EvidenceError
+from ..schema.records import Field, problems
+
+_INT64 = 2**63
+_known_shapes: set[tuple] = set()
+
+
+def strict_json(data: bytes, where: str) -> object:
+    """One JSON value. Raises EvidenceError (subject `where`) for anything RFC 8259 does not allow, and for key twins."""
+    try:
+        return json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise EvidenceError(where, found=str(error) or "nesting too deep", expected="one strict JSON value") from None
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"key {next(n for n in names if names.count(n) > 1)!r} twice in one object")
+    return made
+
+
+def _no_constant(text: str) -> None:
+    raise ValueError(f"{text} is no JSON number")
+
+
+def checked(record: object, spec: tuple[Field, ...], where: str) -> dict:
+    """`record` if it is an object with exactly the fields of `spec`; raises EvidenceError that lists what is wrong."""
+    if type(record) is dict:
+        shape = (id(spec), tuple(record), tuple(map(type, record.values())))
+        if shape in _known_shapes and not any(type(v) is int and not -_INT64 <= v < _INT64 for v in record.values()):
+            _refuse_negative(record, where)
+            return record
+    wrong = problems(record, spec, where)
+    if wrong:
+        found = "; ".join(text.removeprefix(f"{where}: ") for text in wrong)
+        raise EvidenceError(where, found=found, expected="the fields of schema/records.py, and no others")
+    _refuse_negative(record, where)
+    _known_shapes.add(shape)
+    return record
+
+
+def _refuse_negative(record: dict, where: str) -> None:
+    for name, value in record.items():
+        if type(value) is int and value < 0 and name not in ("exit_code", "value"):
+            raise EvidenceError(where, found=f"{name} {value}", expected="a number that is not negative")
+
+
+def one_of(record: dict, name: str, allowed: Iterable[object], where: str) -> None:
+    if record[name] not in allowed:
+        shown = ", ".join("null" if a is None else str(a) for a in allowed)
+        raise EvidenceError(where, found=f"{name} {record[name]!r}", expected=f"one of: {shown}")
+
+
+def utc_text(record: dict, name: str, where: str) -> None:
+    """Check the field's form '2026-12-01T10:00:00.000000Z' and that there is such a moment."""
+    text = record[name]
+    try:
+        if len(text) == 27 and text[10] == "T" and text[19] == "." and text[26] == "Z" and text.isascii():
+            datetime.fromisoformat(text)
+            return
+    except ValueError:
+        pass
+    raise EvidenceError(where, found=f"{name} {text!r}", expected="UTC with microseconds: 2026-12-01T10:00:00.000000Z")
+
+
+def whole_lines(data: bytes, where: str, *, may_be_torn: bool) -> bytes:
+    """`data` up to its last line feed. A rest after it is dropped if the writer was killed, otherwise an EvidenceError."""
+    end = data.rfind(b"\n") + 1
+    if end == len(data) or may_be_torn:
+        return data[:end]
+    line = data.count(b"\n") + 1
+    raise EvidenceError(
+        f"{where} line {line}", found=f"a last line without line feed: {data[end:][:80]!r}", expected="whole lines"
+    )

@@ -1,0 +1,133 @@
+"""Archives into raw tables: streamed, checked record by record and against each other, loaded in bounded batches.
+
+Nothing of an archive is written to disk. Samples are thinned while their batch is in memory; what stays are the raw
+tables of schema/records.py without memory.csv, and the `core_` tables that the SQL of a batch makes.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import EvidenceError
+from ..evidence.reader import read_members
+from ..schema.records import ATTEMPT_FILES
+from .attempts import Attempt, Batch, Folder
+from .database import Database
+from .events import parse_events
+from .identities import SettingsBook
+from .panels import Panel, panel_rows
+from .samples import parse_samples
+from .tables import to_arrow
+
+BATCH_BYTES = 12 << 20  # of memory.csv and events.jsonl: some 250,000 samples
+BATCH_ATTEMPTS = 1000
+ARCHIVE_SUFFIX = ".tar.zst"
+_SLOT = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_ATTEMPT = re.compile(r"attempt-([1-9][0-9]{0,5})", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ArchiveFile:
+    """One archive and the digest it must have."""
+
+    path: Path
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        return self.path.name.removesuffix(ARCHIVE_SUFFIX)
+
+
+class Ingest:
+    """Loads archives one after the other. Call `archive` for each, then `finish`."""
+
+    def __init__(self, db: Database):
+        self.db = db
+        self.book = SettingsBook()
+        self._batch = Batch()
+        self._next_key = 0
+        self._where: dict[int, str] = {}  # attempt_key of the batch -> where its folder is
+        self._claims: dict[tuple, str] = {}
+
+    def archive(self, archive: ArchiveFile) -> None:
+        """Read one archive. Raises EvidenceError: archive, member, line, what is wrong."""
+        name = archive.path.name
+        panels: dict[str, Panel] = {}
+        folder: Folder | None = None
+        for member in read_members(archive.path, expected_sha256=archive.sha256):
+            panel_name, *rest = member.name.split("/")
+            panel = panels.setdefault(panel_name, Panel(panel_name))
+            if rest == ["plan.json"]:
+                panel.plan = member.data
+            elif rest == ["ledger.jsonl"]:
+                panel.ledger = member.data
+            elif (
+                len(rest) == 3 and _SLOT.fullmatch(rest[0]) and _ATTEMPT.fullmatch(rest[1]) and rest[2] in ATTEMPT_FILES
+            ):
+                place = (panel_name, rest[0], int(rest[1][len("attempt-") :]))
+                if folder is None or (folder.panel, folder.slot_id, folder.attempt) != place:
+                    self._close(folder, panels)
+                    folder = Folder(f"{name}: {panel_name}/{rest[0]}/{rest[1]}", *place)
+                folder.files[rest[2]] = member.data
+            else:
+                raise EvidenceError(
+                    f"{name}: {member.name}", found="a member that is no part of a run directory",
+                    expected="<panel>/plan.json, <panel>/ledger.jsonl or <panel>/<slot_id>/attempt-<n>/<file>",
+                )  # fmt: skip
+        self._close(folder, panels)
+        for panel in panels.values():
+            rows = panel_rows(panel, archive.name, self.book)
+            for row in rows.attempts:
+                self._claim(row, name)
+            self.db.insert("raw_slots", to_arrow("raw_slots", rows.slots))
+            self.db.insert("raw_attempts", to_arrow("raw_attempts", rows.attempts))
+
+    def finish(self) -> None:
+        """Load what still waits."""
+        self._flush()
+        self.db.insert("raw_settings", to_arrow("raw_settings", self.book.rows()))
+
+    def _close(self, folder: Folder | None, panels: dict[str, Panel]) -> None:
+        if folder is None:
+            return
+        attempt: Attempt | None = self._batch.add(folder, self._next_key, self.book)
+        panels[folder.panel].attempts[folder.slot_id, folder.attempt] = attempt
+        self._where[self._next_key] = folder.where
+        self._next_key += 1
+        if self._batch.bytes > BATCH_BYTES or len(self._batch.trials) >= BATCH_ATTEMPTS:
+            self._flush()
+
+    def _claim(self, row: dict, name: str) -> None:
+        """A slot attempt belongs to one archive. The same slot on another device or in another campaign is another."""
+        claim = tuple(row[k] for k in ("panel", "campaign", "slot_id", "configuration_id", "attempt_number"))
+        other = self._claims.setdefault(claim, name)
+        if other != name:
+            raise EvidenceError(
+                f"{name}: {row['panel']}/{row['slot_id']}/attempt-{row['attempt_number']}",
+                found=f"the attempt that {other} holds already",
+                expected="each attempt of a slot in one archive",
+                hint="keep one of the two archives; a repetition needs a campaign name of its own",
+            )
+
+    def _flush(self) -> None:
+        batch, self._batch = self._batch, Batch()
+        for table, rows in (("raw_trials", batch.trials), ("raw_environments", batch.environments),
+                            ("raw_results", batch.results)):  # fmt: skip
+            self.db.insert(table, to_arrow(table, rows))
+        self.db.replace("batch_events", parse_events(batch.events))
+        self.db.replace("batch_memory", parse_samples(batch.memory))
+        for key, line, found, expected in self.db.rows("_check_events"):
+            raise EvidenceError(f"{self._where[key]}/events.jsonl line {line}", found=found, expected=expected)
+        self.db.run_batch()
+        self._where.clear()
+
+
+def ingest(db: Database, archives: Iterable[ArchiveFile], progress: Callable[[str], None] | None = None) -> None:
+    """Load archives in the order of their names, whatever the order given."""
+    loader = Ingest(db)
+    for archive in sorted(archives, key=lambda a: a.path.name):
+        loader.archive(archive)
+        if progress is not None:
+            progress(archive.path.name)
+    loader.finish()

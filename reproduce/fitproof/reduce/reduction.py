@@ -1,0 +1,61 @@
+"""From archives to view files: `reduce_archives` ingests, runs the SQL, writes. Nothing outside `out` is touched."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..schema.view import View
+from ..schema.views import VIEWS
+from .database import Database
+from .ingest import ArchiveFile, ingest
+from .writer import write_view
+
+MOST_THREADS = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReducedView:
+    """One view as written: `files` are relative to the output folder; empty where the view has no rows."""
+
+    name: str
+    rows: int
+    content_sha256: str
+    """Over the canonical rows of its files, in the order of the files."""
+    files: tuple[str, ...]
+
+
+def reduce_archives(
+    archives: Iterable[ArchiveFile],
+    out: Path,
+    *,
+    threads: int | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> list[ReducedView]:
+    """Write every view that has rows below `out`/views. Raises EvidenceError for bad evidence; then nothing is written.
+
+    The order of `archives` and the number of `threads` do not change a byte. `progress` gets the name of each step.
+    """
+    archives = list(archives)
+    with tempfile.TemporaryDirectory(prefix="fitproof-") as scratch:
+        db = Database(Path(scratch), threads=threads or min(MOST_THREADS, os.cpu_count() or 1))
+        try:
+            ingest(db, archives, progress)
+            db.run_final()
+            return [_write(db, view, out, archives) for view in VIEWS.values()]
+        finally:
+            db.close()
+
+
+def _write(db: Database, view: View, out: Path, archives: list[ArchiveFile]) -> ReducedView:
+    digest = hashlib.sha256()
+    if view.is_per_archive:
+        names = sorted(archive.name for archive in archives)
+        places = [(f"views/{view.name}/{name}.parquet", {"archive": name}) for name in names]
+    else:
+        places = [(f"views/{view.name}.parquet", None)]
+    counts = {path: write_view(db, view, out / path, digest, parameters) for path, parameters in places}
+    written = tuple(path for path, rows in counts.items() if rows)
+    return ReducedView(name=view.name, rows=sum(counts.values()), content_sha256=digest.hexdigest(), files=written)

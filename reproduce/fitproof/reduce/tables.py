@@ -1,0 +1,88 @@
+"""Raw tables in DuckDB: their columns follow schema/records.py. Arrow carries the rows over."""
+
+import json
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ..schema import records
+from ..schema.views.columns import SETTING_TYPES
+
+_ARROW = {
+    "str": pa.string(),
+    "int": pa.int64(),
+    "bool": pa.bool_(),
+    "object": pa.string(),
+    "list": pa.list_(pa.string()),
+}
+_SETTING_ARROW = {"VARCHAR": pa.string(), "BIGINT": pa.int64(), "BOOLEAN": pa.bool_()}
+KEY = ("attempt_key", pa.int64())
+
+
+def _fields(spec: tuple[records.Field, ...], leave_out: Sequence[str] = ()) -> list[tuple[str, pa.DataType]]:
+    return [(f.name, _ARROW[f.kind]) for f in spec if f.name not in leave_out]
+
+
+def _event_fields() -> dict[str, pa.DataType]:
+    """Every field of every event once. A fact's value, integer or text, has two columns of its own."""
+    specs = (records.EVENT_COMMON, *records.EVENTS.values())
+    return {f.name: _ARROW[f.kind] for spec in specs for f in spec if f.name != "value"}
+
+
+EVENT_FIELDS = _event_fields()
+_text, _int = pa.string(), pa.int64()
+SCHEMAS: dict[str, pa.Schema] = {
+    "raw_settings": pa.schema(
+        [("settings_key", _text), ("settings_id", _text), ("model_family", _text)]
+        + [(name, _SETTING_ARROW[kind]) for name, kind in SETTING_TYPES.items()]
+    ),
+    # one row per planned slot and (campaign, device, stack) that ran its panel in the archive
+    "raw_slots": pa.schema(
+        [("archive", _text), ("panel", _text), ("campaign", _text), ("slot_id", _text), ("slot_number", _int),
+         ("seed", _int), ("estimate_seconds", _int), ("settings_key", _text), ("configuration_id", _text),
+         ("device", _text), ("device_kind", _text), ("torch_version", _text), ("transformers_version", _text),
+         ("plan_digest", _text), ("predictions_digest", _text)]
+    ),
+    # one row per start in a ledger; attempt_key is null where nothing but the ledger line is left
+    "raw_attempts": pa.schema(
+        [("archive", _text), ("panel", _text), ("campaign", _text), ("slot_id", _text), ("attempt_number", _int),
+         ("configuration_id", _text), ("started_at", _text), ("ledger_ended_at", _text), KEY]
+    ),
+    "raw_trials": pa.schema([KEY, *_fields(records.TRIAL, ("settings",))]),
+    "raw_environments": pa.schema([KEY, *_fields(records.ENVIRONMENT)]),
+    "raw_results": pa.schema([KEY, *_fields(records.RESULT)]),
+    "raw_events": pa.schema(
+        [KEY, ("line", _int), *EVENT_FIELDS.items(), ("value_int", _int), ("value_text", _text)]
+    ),
+    "raw_memory": pa.schema(
+        [KEY, ("sample", _int), *((name, _int) for name in records.MEMORY_CSV_HEADER.split(","))]
+    ),
+}  # fmt: skip
+
+
+def to_arrow(name: str, rows: list[dict]) -> pa.Table:
+    """Rows of one raw table. Objects become JSON text."""
+    schema = SCHEMAS[name]
+    columns = []
+    for field in schema:
+        values = [row.get(field.name) for row in rows]
+        if field.type == _text and any(type(v) is dict for v in values):
+            values = [json.dumps(v, sort_keys=True, ensure_ascii=False) for v in values]
+        columns.append(pa.array(values, type=field.type))
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def run_lengths(keys: list[int], counts: list[int]) -> pa.Array:
+    """keys[i] repeated counts[i] times, as int64."""
+    pairs = [(key, count) for key, count in zip(keys, counts, strict=True) if count]
+    ends, total = [], 0
+    for _, count in pairs:
+        total += count
+        ends.append(total)
+    if not pairs:
+        return pa.array([], type=pa.int64())
+    encoded = pa.RunEndEncodedArray.from_arrays(
+        pa.array(ends, type=pa.int64()), pa.array([key for key, _ in pairs], type=pa.int64())
+    )
+    return pc.run_end_decode(encoded)
