@@ -1,0 +1,140 @@
+"""Replay memory events through the allocator model: peaks per stage, and whether and where it runs out of memory.
+
+Events are tuples, in the order in which the program made them:
+
+    ("alloc", key, nbytes)   ("alloc", key, nbytes, pool)   ("alloc", key, nbytes, pool, stream)
+    ("free", key)            ("stage", name)                ("empty_cache",)              ("release_pool", pool)
+
+A key is any hashable and names one live allocation; it may be used again after its free. Allocations in a pool other
+than None happen under graph capture. A stage lasts until the next one begins.
+"""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+
+from ..errors import UsageError
+from .allocator import CachingAllocator, OutOfMemory
+from .placement import ASCENDING, Placement, RecordedPlacement
+
+Event = tuple
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageMemory:
+    """Bytes of one stage: peaks since it began, and what stood at its end. `stage` is None before the first stage."""
+
+    stage: str | None
+    peak_allocated: int
+    peak_reserved: int
+    peak_requested: int
+    peak_inactive_split: int
+    peak_segments: int
+    allocated: int
+    reserved: int
+    requested: int
+    num_alloc_retries: int  # so far, as torch counts them
+    num_ooms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """The allocation that ended a replay: index of its event, its key and bytes, and what the driver was asked for."""
+
+    event: int
+    stage: str | None
+    key: Hashable
+    requested_bytes: int
+    segment_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Replay:
+    """What a replay came to. It stops at the first OOM: `failure` says where, None where all events went through.
+
+    `smallest_refused` is the least total of reserved bytes that the capacity refused, None where it refused none:
+    every capacity from `peak_reserved` up to below `smallest_refused` gives this very replay.
+    """
+
+    stages: tuple[StageMemory, ...]
+    peak_allocated: int
+    peak_reserved: int
+    peak_requested: int
+    num_alloc_retries: int
+    num_ooms: int
+    smallest_refused: int | None
+    failure: Failure | None
+
+    @property
+    def completed(self) -> bool:
+        return self.failure is None
+
+
+def replay(
+    events: Iterable[Event],
+    *,
+    capacity: int | None = None,
+    expandable: bool = False,
+    placement: Placement | RecordedPlacement = ASCENDING,
+) -> Replay:
+    """Replay events with `capacity` bytes for segments (None: no bound). Raises UsageError for an unknown event."""
+    allocator = CachingAllocator(capacity=capacity, expandable=expandable, placement=placement)
+    malloc, free = allocator.malloc, allocator.free
+    stages: list[StageMemory] = []
+    stage, at, failure = None, -1, None
+    try:
+        for at, event in enumerate(events):
+            action = event[0]
+            if action == "alloc":
+                malloc(*event[1:])
+            elif action == "free":
+                free(event[1])
+            elif action == "stage":
+                if at:
+                    stages.append(_close(allocator, stage))
+                stage = event[1]
+                allocator.reset_peaks()
+            elif action == "empty_cache":
+                allocator.empty_cache()
+            elif action == "release_pool":
+                allocator.release_pool(event[1])
+            else:
+                raise UsageError(
+                    f"memory event {at} is unknown",
+                    found=repr(action),
+                    expected="alloc, free, stage, empty_cache or release_pool",
+                )
+    except OutOfMemory as oom:
+        failure = Failure(
+            event=at,
+            stage=stage,
+            key=event[1],
+            requested_bytes=oom.requested_bytes,
+            segment_bytes=oom.segment_bytes,
+        )
+    stages.append(_close(allocator, stage))
+    return Replay(
+        stages=tuple(stages),
+        peak_allocated=max(s.peak_allocated for s in stages),
+        peak_reserved=max(s.peak_reserved for s in stages),
+        peak_requested=max(s.peak_requested for s in stages),
+        num_alloc_retries=allocator.num_alloc_retries,
+        num_ooms=allocator.num_ooms,
+        smallest_refused=allocator.smallest_refused,
+        failure=failure,
+    )
+
+
+def _close(allocator: CachingAllocator, stage: str | None) -> StageMemory:
+    return StageMemory(
+        stage=stage,
+        peak_allocated=allocator.peak_allocated,
+        peak_reserved=allocator.peak_reserved,
+        peak_requested=allocator.peak_requested,
+        peak_inactive_split=allocator.peak_inactive_split,
+        peak_segments=allocator.peak_segments,
+        allocated=allocator.allocated,
+        reserved=allocator.reserved,
+        requested=allocator.requested,
+        num_alloc_retries=allocator.num_alloc_retries,
+        num_ooms=allocator.num_ooms,
+    )
