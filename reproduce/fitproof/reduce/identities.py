@@ -1,10 +1,10 @@
 """Settings and ids, recomputed from what a raw record says. Equal settings are checked and hashed once."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from ..errors import EvidenceError, UsageError
 from ..schema.canonical import MAX_EXACT_INTEGER, canonical_json, sha256_hex, short_id
-from ..schema.settings import ADDED_LATER, NOT_IN_SETTINGS_ID, Settings, major_minor
+from ..schema.settings import ADDED_LATER, FIELD_NAMES, NOT_IN_SETTINGS_ID, Settings, major_minor
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class SettingsBook:
                 "settings_key": known.key,
                 "settings_id": known.settings_id,
                 "model_family": known.settings.model_family,
-                **asdict(known.settings),
+                **{name: getattr(known.settings, name) for name in FIELD_NAMES},
             }
             for known in self.known.values()
         ]
