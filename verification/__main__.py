@@ -53,7 +53,8 @@ def _run(verb: str, release: Release) -> bool:
 
 
 def _digests(release: Release) -> tuple[str, list[str]]:
-    return "published files are the listed ones", digests.differences(release)
+    lines = digests.differences(release)
+    return f"{len(lines)} differences from MANIFEST.sha256, release.json and sidecars", lines
 
 
 def _checks(release: Release) -> tuple[str, list[str]]:
@@ -63,7 +64,7 @@ def _checks(release: Release) -> tuple[str, list[str]]:
 
 def _counts(release: Release) -> tuple[str, list[str]]:
     lines = expected_counts.differences(release)
-    return "row counts per view and archive are the expected ones", lines
+    return f"{len(lines)} differences from the committed row counts per view and archive", lines
 
 
 def _headline(release: Release) -> tuple[str, list[str]]:

@@ -22,9 +22,9 @@ def published_counts(release: Release) -> dict[Key, int]:
     counts: dict[Key, int] = {}
     with connect(release) as db:
         for view in release.views.values():
-            counts[view.name, ""] = db.sql(f'FROM "{view.name}" SELECT count(*)').fetchone()[0]
+            counts[view.name, ""] = db.execute(f'SELECT count(*) FROM "{view.name}"').fetchone()[0]
             if any(c["name"] == "archive" for c in view.columns):
-                per = db.sql(f'FROM "{view.name}" SELECT archive, count(*) GROUP BY archive').fetchall()
+                per = db.execute(f'SELECT archive, count(*) FROM "{view.name}" GROUP BY archive').fetchall()
                 counts.update({(view.name, archive or "(null)"): rows for archive, rows in per})
     return counts
 

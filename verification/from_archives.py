@@ -143,7 +143,7 @@ def _slot_rows(book: Book) -> list[dict]:
         elif "memory_failure" in statuses:
             state = "failed"
         else:
-            state = statuses[-1] if statuses else "not started"
+            state = ("ineligible" if "ineligible" in statuses else "interrupted") if statuses else "not started"
         rows.append({**dict(zip(("panel", "campaign", "slot_id", "configuration_id"), key, strict=True)),
                      "seed": seed, "state": state})  # fmt: skip
     return rows
@@ -163,26 +163,30 @@ def _configuration_rows(book: Book, trials: list[Started]) -> list[dict]:
         {
             "configuration_id": identity, "settings_id": settings_id(settings), "model_id": settings["model_id"],
             "device": stack[0], "label": _label(settings, stack, eligible[identity]),
-            "max_completed_peak_bytes": raw.largest(t.row["peak_device_used_bytes"] for t in eligible[identity]),
+            "max_completed_peak_bytes": raw.largest(
+                t.row["peak_device_used_bytes"] for t in eligible[identity] if t.status == "completed"
+            ),
         }
         for identity, (settings, stack) in described.items()
     ]  # fmt: skip
 
 
 def _label(settings: dict, stack: Stack, trials: list[Started]) -> str | None:
-    """The label over the three smallest seeds, one eligible trial each (the one that started first)."""
+    """The label over the three smallest seeds, one eligible trial each (started first), under the smallest limit."""
     if stack[1] == "cpu" or any(t.folder.trial["capacity_mib"] < raw.SMALLEST_LABELLED_MIB for t in trials):
         return None
     if settings["capacity_mib"] is not None and settings["capacity_mib"] < raw.SMALLEST_LABELLED_MIB:
         return None
     by_seed: dict[int, Started] = {}
-    for trial in sorted(trials, key=lambda t: (t.seed, t.at)):
+    for trial in sorted(trials, key=lambda t: (t.seed, t.at, t.slot)):
         by_seed.setdefault(trial.seed, trial)
-    states = [t.row["state"] for t in list(by_seed.values())[:SEEDS]]
-    if len(states) < SEEDS:
+    chosen = list(by_seed.values())[:SEEDS]
+    peaks = [t.row["peak_device_used_bytes"] for t in chosen]
+    if len(chosen) < SEEDS:
         return "unresolved"
-    if "memory_failure" in states:
+    if any(t.status == "memory_failure" for t in chosen):
         return "memory_failure"
-    if None in states:
+    if None in peaks:
         return "unresolved"
-    return "above_margin" if "above_margin" in states else "within_margin"
+    limit = min(raw.limit_bytes(t.folder.trial) for t in chosen)
+    return "within_margin" if max(peaks) <= limit else "above_margin"

@@ -27,7 +27,8 @@ def headline(tables: Tables) -> Headline:
     numbers |= _counts(tables.slots, "planned slots", "panel", "campaign", "state")
     numbers |= _counts(tables.trials, "trials", "archive", "state")
     numbers |= _counts(tables.configurations, "configurations", "label")
-    numbers |= _largest(described, "trial peak", "model_id", "device")
+    completed = described.filter(pl.col("state").is_null() | (pl.col("state") != "memory_failure"))
+    numbers |= _largest(completed, "peak of completed trials", "model_id", "device")
     numbers |= _largest(tables.stages, "stage peak", "stage", "coverage")
     numbers |= {
         f"stage nanoseconds [{stage}, {coverage}]": ns

@@ -27,7 +27,7 @@ class Interval:
     begin_ns: int
     end: dict | None
     end_ns: int
-    """The stage_end, or where the process stopped inside: the failure event, else the last sample."""
+    """The stage_end, or where the process stopped inside: the failure event, else the last event or sample."""
     failure: dict | None
 
 
@@ -67,14 +67,15 @@ def measure(attempt: RawAttempt) -> Measured:
 
 
 def stage_intervals(attempt: RawAttempt, samples: pl.DataFrame) -> list[Interval]:
-    last_sample = samples["t_ns"].max() if samples.height else None
+    times = [event["t_ns"] for event in attempt.events[-1:]] + ([samples["t_ns"].max()] if samples.height else [])
+    last_ns = max(times, default=0)
     found, begin = [], None
     for event in [*attempt.events, {"event": "nothing follows", "t_ns": None}]:
         if event["event"] == "stage_begin":
             begin = event
         elif begin and event["event"] in ("stage_end", "failure", "nothing follows"):
             is_end = event["event"] == "stage_end"
-            end_ns = event["t_ns"] or max(last_sample or 0, begin["t_ns"])
+            end_ns = last_ns if event["t_ns"] is None else event["t_ns"]
             found.append(
                 Interval(
                     stage=begin["stage"], step=begin["step"], begin_ns=begin["t_ns"], end_ns=end_ns,
@@ -121,7 +122,11 @@ def stage_peaks(measured: Measured) -> dict[str, dict]:
         by_stage[interval.stage].append(interval)
     rows = {}
     for stage, intervals in by_stage.items():
-        inside = pl.any_horizontal(pl.col("t_ns").is_between(i.begin_ns, i.end_ns) for i in intervals)
+        # a sample at the very end belongs to what follows, unless nothing follows
+        inside = pl.any_horizontal(
+            pl.col("t_ns").is_between(i.begin_ns, i.end_ns, closed="left" if i.end or i.failure else "both")
+            for i in intervals
+        )
         row = peaks(intervals, measured.samples.filter(inside), measured.overhead)
         row["ns"] = sum(i.end_ns - i.begin_ns for i in intervals)
         tokens = [i.end["tokens"] for i in intervals if i.end and i.end["tokens"] is not None]
@@ -132,11 +137,11 @@ def stage_peaks(measured: Measured) -> dict[str, dict]:
 
 
 def trial_row(attempt: RawAttempt, measured: Measured) -> dict:
-    """Peaks (none for a failed trial: what it held is not what it needs), state, time; without the slot's columns."""
+    """Peaks as observed (of a failed trial: what it held, not what it needs), state and time; no slot yet."""
     row = peaks(measured.intervals, measured.samples, measured.overhead)
     limit, peak = limit_bytes(attempt.trial), row["peak_device_used_bytes"]
     if status(attempt) == "memory_failure":
-        row, state = dict.fromkeys(row), "memory_failure"
+        state = "memory_failure"
     elif limit is None or peak is None:
         state = None
     else:

@@ -70,7 +70,7 @@ def test_stages_have_their_own_peaks_and_only_their_samples():
     assert (stages["rollout"]["ns"], stages["rollout"]["tokens"]) == (30 * MS, 7)
 
 
-def test_a_failed_trial_claims_no_peak_but_its_stage_shows_what_it_held():
+def test_a_failed_trial_shows_what_it_held_until_then():
     failure = {"t_ns": 70 * MS, "event": "failure", "stage": "actor_update", "peak_reserved_bytes": 450,
                "peak_allocated_bytes": 440}  # fmt: skip
     attempt = _attempt([*EVENTS[:3], failure], ROWS)
@@ -78,7 +78,7 @@ def test_a_failed_trial_claims_no_peak_but_its_stage_shows_what_it_held():
     measured = raw.measure(attempt)
     row = raw.trial_row(attempt, measured)
     assert row["state"] == "memory_failure"
-    assert row["peak_device_used_bytes"] is None
+    assert row["peak_reserved_bytes"] == 500
     stage = raw.stage_peaks(measured)["actor_update"]
     assert (stage["coverage"], stage["ns"], stage["peak_reserved_bytes"]) == ("terminal_partial", 29 * MS, 450)
     assert stage["peak_device_used_bytes"] == 450 + 60

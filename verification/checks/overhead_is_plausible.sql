@@ -3,4 +3,4 @@
 SELECT trial_id, device, process_overhead_bytes
 FROM trials
 WHERE CASE WHEN device = 'cpu' THEN process_overhead_bytes IS NOT NULL
-           ELSE process_overhead_bytes NOT BETWEEN 0 AND 4 * 1073741824 END
+           ELSE process_overhead_bytes NOT BETWEEN 0 AND 4294967296 END

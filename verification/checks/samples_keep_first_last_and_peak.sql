@@ -12,8 +12,8 @@ SELECT trial_id, NULL AS stage, t.sample_count, k.first, k.last, t.largest_devic
 FROM trials t LEFT JOIN kept k USING (trial_id)
 WHERE t.sample_count > 0
   AND (k.first IS DISTINCT FROM 0 OR k.last IS DISTINCT FROM t.sample_count - 1
-       OR (t.failure_class IS NULL AND (t.largest_device_used_sample_bytes IS DISTINCT FROM k.used
-                                        OR t.peak_process_used_bytes IS DISTINCT FROM k.process)))
+       OR t.largest_device_used_sample_bytes IS DISTINCT FROM k.used
+       OR t.peak_process_used_bytes IS DISTINCT FROM k.process)
 UNION ALL
 SELECT trial_id, stage, s.sample_count, NULL, NULL, s.largest_device_used_sample_bytes, b.used
 FROM stage_peaks s LEFT JOIN by_stage b USING (trial_id, stage)

@@ -1,0 +1,51 @@
+"""A published folder made by the real pipeline from synthetic runs, with a CPU panel and bad luck in it."""
+
+from pathlib import Path
+
+import pytest
+from benchmarks import synthetic
+from fitproof.code import code_digest
+from fitproof.evidence.manifest import FIXED, manifest_text
+from fitproof.evidence.pack import pack
+from fitproof.evidence.release import Release, ViewEntry, ViewFile, archive_entry, dump_release
+from fitproof.reduce.ingest import ArchiveFile
+from fitproof.reduce.reduction import reduce_archives
+from fitproof.schema.records import SCHEMA_VERSION
+from fitproof.schema.views import VIEWS
+from verification.archives import sha256_file
+
+
+def publish(root: Path) -> None:
+    """Views, release.json and MANIFEST.sha256 of the archives below root/releases."""
+    archives = sorted((root / "releases").glob("*.tar.zst"))
+    entries = tuple(archive_entry(path) for path in archives)
+    reduced = reduce_archives([ArchiveFile(path=p, sha256=e.sha256) for p, e in zip(archives, entries, strict=True)], root)
+    views = tuple(
+        ViewEntry(
+            name=view.name, rows=view.rows, content_sha256=view.content_sha256, schema=VIEWS[view.name],
+            files=tuple(ViewFile(path=f, bytes=(root / f).stat().st_size, sha256=sha256_file(root / f)) for f in view.files),
+        )
+        for view in sorted(reduced, key=lambda v: v.name)
+    )  # fmt: skip
+    release = Release(schema_version=SCHEMA_VERSION, tag="0.0.0", parent_commit=None, code_digest=code_digest(),
+                      writer="test", tools={}, archives=entries, views=views)  # fmt: skip
+    (root / "release.json").write_text(dump_release(release), encoding="utf-8")
+    for name in FIXED:
+        if name != "release.json":
+            (root / name).write_text("text\n", encoding="utf-8")
+    (root / "MANIFEST.sha256").write_text(manifest_text(root), encoding="utf-8")
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory) -> Path:
+    """Do not change it: copy it."""
+    root = tmp_path_factory.mktemp("published")
+    (root / "releases").mkdir()
+    for number, attempts in enumerate((30, 12)):
+        runs = tmp_path_factory.mktemp("runs")
+        synthetic.write_panel(runs, number, attempts=attempts, samples=60)
+        pack([runs], root / "releases" / f"2026-01-01_synthetic_part-{number}.tar.zst", level=3)
+    publish(root)
+    return root
+
+
