@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import pytest
 from fitproof.runner.companion import Companion, CompanionLost
@@ -37,7 +38,7 @@ def test_it_watches_a_process_from_before_its_start_to_after_its_end(tmp_path):
             assert rows[0][2:] == rows[-1][2:] == ["0", ""]  # no process yet, and none any more
             used = [int(process_used) for _, _, _, process_used in rows if process_used]
             assert max(used) > 20_000_000
-            gaps = [int(b[0]) - int(a[0]) for a, b in zip(rows, rows[1:], strict=False)]
+            gaps = [int(b[0]) - int(a[0]) for a, b in pairwise(rows)]
             assert max(gaps) == cadence.max_interval_ns
             assert sorted(gaps)[(len(gaps) - 1) // 2] == cadence.median_interval_ns
     finally:

@@ -16,7 +16,7 @@ _SIGNATURES = {
     "cuInit": [c_uint],
     "cuDriverGetVersion": [POINTER(c_int)],
     "cuDeviceGet": [POINTER(c_int), c_int],
-    "cuDeviceGetName": [c_char_p, c_int, c_int],
+    "cuDeviceGetName": [POINTER(c_char), c_int, c_int],
     "cuDeviceGetUuid_v2": [POINTER(c_char * 16), c_int],
     "cuDevicePrimaryCtxRetain": [POINTER(c_void_p), c_int],
     "cuCtxSetCurrent": [c_void_p],

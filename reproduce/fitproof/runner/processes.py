@@ -15,7 +15,9 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1
 # Names under which tokens and keys travel; a trial needs none of them and its logs are published.
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_KEY$|_PAT$|^AWS_|COOKIE", re.I)
+_SECRET = re.compile(
+    r"TOKEN(?!IZER)|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|_KEY$|_PAT$|^AWS_|COOKIE", re.I
+)
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
 
 
