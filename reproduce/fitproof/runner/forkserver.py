@@ -19,6 +19,7 @@ import select
 import signal
 import sys
 import traceback
+import warnings
 from pathlib import Path
 
 from . import entry
@@ -51,6 +52,9 @@ def main(target: str, *modules: str) -> None:
         traceback.print_exc()
         tell({"error": f"{type(error).__name__}: {error}"})
         return
+    # Python 3.12 warns of forking beside threads. The only ones here are numerical libraries' idle pools, which have
+    # fork handlers of their own.
+    warnings.filterwarnings("ignore", message=".*multi-threaded.*fork", category=DeprecationWarning)
     gc.collect()
     gc.freeze()  # collections in the trial leave the shared pages alone
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

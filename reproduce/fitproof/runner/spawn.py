@@ -33,9 +33,14 @@ class Spawner:
     """Starts trials by `start_method`: forked from a server that has the stack, or as cold interpreters."""
 
     def __init__(
-        self, start_method: str = "forkserver", *, target: str = CHILD, preload: tuple[str, ...] | None = None
+        self,
+        start_method: str = "forkserver",
+        *,
+        target: str = CHILD,
+        preload: tuple[str, ...] | None = None,
+        environment: dict[str, str] | None = None,
     ):
-        self.start_method, self._target = start_method, target
+        self.start_method, self._target, self._environment = start_method, target, environment
         if preload is None:
             preload = ("fitproof.runner.stack", target.partition(":")[0])
         self._preload = preload if start_method == "forkserver" else ()
@@ -45,7 +50,7 @@ class Spawner:
         """Start the server if none runs. Raises EnvironmentLacks when the stack cannot be imported."""
         if self._server is not None:
             return
-        server = Companion("fitproof.runner.forkserver", self._target, *self._preload)
+        server = Companion("fitproof.runner.forkserver", self._target, *self._preload, environment=self._environment)
         try:
             if server.receive(_IMPORT_SECONDS) is None:
                 raise CompanionLost(f"the fork server was not ready within {_IMPORT_SECONDS:.0f} s")

@@ -29,6 +29,10 @@ from .retries import FRESH, slot_states
 from .sampling import DEFAULT_INTERVAL_NS, Sampling
 from .spawn import START_METHODS, Spawner
 
+# Tiny models gain nothing from threads; on busy cores their spinning makes a trial fifty times slower, and every thread
+# brings memory of its own into a measurement that should not depend on the number of cores.
+_ENVIRONMENT = {"cpu": {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}, "cuda": {}, "rocm": {}}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSummary:
@@ -93,7 +97,7 @@ def run_panel(
             refuse_unsafe_paging(slot.settings, device.free())
         sampling = Sampling(plan.device_kind, device.uuid, interval)
         stack.callback(sampling.close)
-        spawner = Spawner(start_method, target=target, preload=preload)
+        spawner = Spawner(start_method, target=target, preload=preload, environment=_ENVIRONMENT[plan.device_kind])
         stack.callback(spawner.close)
         bench = Bench(
             plan=plan,
