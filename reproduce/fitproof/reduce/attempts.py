@@ -48,13 +48,17 @@ class Attempt:
 
 @dataclass(slots=True)
 class Batch:
-    """Parsed attempts that wait to be loaded."""
+    """Parsed records that wait to be loaded: rows of the raw tables, and traces as bytes."""
 
+    slots: list[dict] = field(default_factory=list)
+    attempts: list[dict] = field(default_factory=list)
     trials: list[dict] = field(default_factory=list)
     environments: list[dict] = field(default_factory=list)
     results: list[dict] = field(default_factory=list)
     events: list[Lines] = field(default_factory=list)
     memory: list[Lines] = field(default_factory=list)
+    where: dict[int, str] = field(default_factory=dict)
+    """attempt_key -> where its folder is."""
     bytes: int = 0
 
     def add(self, folder: Folder, key: int, book: SettingsBook) -> Attempt | None:
@@ -75,6 +79,7 @@ class Batch:
                 )
             return None
         trial = documents["trial.json"]
+        self.where[key] = folder.where
         known = _check_trial(trial, folder, book)
         self.trials.append({"attempt_key": key, **trial})
         if result is not None:

@@ -28,7 +28,7 @@ class Database:
     def __init__(self, scratch: Path, *, threads: int):
         options = {"threads": str(threads), "memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch / "spill"),
                    "autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}  # fmt: skip
-        self.connection = duckdb.connect(str(scratch / "reduce.duckdb"), config=options)
+        self.connection = duckdb.connect(config=options)
         self.connection.execute("SET TimeZone = 'UTC'")
         for name, schema in SCHEMAS.items():
             if name != "raw_memory":  # samples are never kept whole

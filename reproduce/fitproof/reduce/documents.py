@@ -16,7 +16,7 @@ _known_shapes: set[tuple] = set()
 
 
 def strict_json(data: bytes, where: str) -> object:
-    """One JSON value. Raises EvidenceError (subject `where`) for anything RFC 8259 does not allow, and for key twins."""
+    """One JSON value. Raises EvidenceError (subject `where`) for what RFC 8259 does not allow, and for key twins."""
     try:
         return json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -37,10 +37,12 @@ def _no_constant(text: str) -> None:
 
 def checked(record: object, spec: tuple[Field, ...], where: str) -> dict:
     """`record` if it is an object with exactly the fields of `spec`; raises EvidenceError that lists what is wrong."""
-    if type(record) is dict:
-        shape = (id(spec), tuple(record), tuple(map(type, record.values())))
-        if shape in _known_shapes and not any(type(v) is int and not -_INT64 <= v < _INT64 for v in record.values()):
-            _refuse_negative(record, where)
+    shape = (id(spec), tuple(record), tuple(map(type, record.values()))) if type(record) is dict else None
+    if shape in _known_shapes:
+        for value in record.values():
+            if type(value) is int and not 0 <= value < _INT64:
+                break  # rare: the full check below decides
+        else:
             return record
     wrong = problems(record, spec, where)
     if wrong:
@@ -76,7 +78,7 @@ def utc_text(record: dict, name: str, where: str) -> None:
 
 
 def whole_lines(data: bytes, where: str, *, may_be_torn: bool) -> bytes:
-    """`data` up to its last line feed. A rest after it is dropped if the writer was killed, otherwise an EvidenceError."""
+    """`data` up to its last line feed. A rest after it is dropped if the writer was killed, else an EvidenceError."""
     end = data.rfind(b"\n") + 1
     if end == len(data) or may_be_torn:
         return data[:end]

@@ -1,5 +1,6 @@
 """Settings and ids, recomputed from what a raw record says. Equal settings are checked and hashed once."""
 
+import json
 from dataclasses import dataclass, field
 
 from ..errors import EvidenceError, UsageError
@@ -45,14 +46,16 @@ class SettingsBook:
             if fingerprint in self._by_record:
                 return self._by_record[fingerprint]
             settings = Settings(**{**ADDED_LATER, **record})
-            canonical = canonical_json(record)
+            canonical = flat_canonical(record)
         except (TypeError, ValueError, UsageError) as error:
             found = getattr(error, "found", None) or str(error)
             raise EvidenceError(
                 where, found=f"settings: {found}", expected="resolved settings of this schema"
             ) from None
-        identity = canonical_json(settings.identity())
-        known = Known(sha256_hex(identity)[:16], settings, settings.settings_id, canonical, identity)
+        whole = settings.identity()
+        identity = flat_canonical(whole)
+        core = flat_canonical({k: v for k, v in whole.items() if k not in NOT_IN_SETTINGS_ID})
+        known = Known(sha256_hex(identity)[:16], settings, sha256_hex(core)[:16], canonical, identity)
         self._by_record[fingerprint] = known
         return self.known.setdefault(known.key, known)
 
@@ -75,6 +78,19 @@ class SettingsBook:
             }
             for known in self.known.values()
         ]
+
+
+def flat_canonical(record: dict) -> bytes:
+    """`canonical_json` of a flat object with ASCII keys, at a tenth of its cost: there are thousands of settings.
+
+    Among ASCII keys the order of RFC 8785 is that of code points. Raises ValueError for what it cannot write.
+    """
+    for key, value in record.items():
+        if type(value) is int and abs(value) > MAX_EXACT_INTEGER:
+            raise ValueError(f"{key}: integer {value} is not exact as an IEEE double")
+        if not (value is None or type(value) in (str, int, bool)) or not key.isascii():
+            raise ValueError(f"{key}: {type(value).__name__} has no place in settings")
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
 
 def stack_of(trial: dict) -> Stack:

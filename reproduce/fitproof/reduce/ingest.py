@@ -1,18 +1,20 @@
 """Archives into raw tables: streamed, checked record by record and against each other, loaded in bounded batches.
 
 Nothing of an archive is written to disk. Samples are thinned while their batch is in memory; what stays are the raw
-tables of schema/records.py without memory.csv, and the `core_` tables that the SQL of a batch makes.
+tables of schema/records.py without memory.csv, and the `core_` tables that the SQL of a batch makes. One batch is read
+while the one before it is loaded: reading is Python's work, loading DuckDB's and Arrow's.
 """
 
 import re
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import EvidenceError
 from ..evidence.reader import read_members
 from ..schema.records import ATTEMPT_FILES
-from .attempts import Attempt, Batch, Folder
+from .attempts import Batch, Folder
 from .database import Database
 from .events import parse_events
 from .identities import SettingsBook
@@ -42,12 +44,13 @@ class ArchiveFile:
 class Ingest:
     """Loads archives one after the other. Call `archive` for each, then `finish`."""
 
-    def __init__(self, db: Database):
+    def __init__(self, db: Database, loader: ThreadPoolExecutor):
         self.db = db
         self.book = SettingsBook()
         self._batch = Batch()
+        self._loader = loader  # one thread: the only one that uses the database until `finish`
+        self._loading: Future | None = None
         self._next_key = 0
-        self._where: dict[int, str] = {}  # attempt_key of the batch -> where its folder is
         self._claims: dict[tuple, str] = {}
 
     def archive(self, archive: ArchiveFile) -> None:
@@ -62,9 +65,7 @@ class Ingest:
                 panel.plan = member.data
             elif rest == ["ledger.jsonl"]:
                 panel.ledger = member.data
-            elif (
-                len(rest) == 3 and _SLOT.fullmatch(rest[0]) and _ATTEMPT.fullmatch(rest[1]) and rest[2] in ATTEMPT_FILES
-            ):
+            elif len(rest) == 3 and _is_place(rest[0], rest[1]) and rest[2] in ATTEMPT_FILES:
                 place = (panel_name, rest[0], int(rest[1][len("attempt-") :]))
                 if folder is None or (folder.panel, folder.slot_id, folder.attempt) != place:
                     self._close(folder, panels)
@@ -77,23 +78,24 @@ class Ingest:
                 )  # fmt: skip
         self._close(folder, panels)
         for panel in panels.values():
-            rows = panel_rows(panel, archive.name, self.book)
+            rows = panel_rows(panel, archive.name, name, self.book)
             for row in rows.attempts:
                 self._claim(row, name)
-            self.db.insert("raw_slots", to_arrow("raw_slots", rows.slots))
-            self.db.insert("raw_attempts", to_arrow("raw_attempts", rows.attempts))
+            self._batch.slots += rows.slots
+            self._batch.attempts += rows.attempts
 
     def finish(self) -> None:
         """Load what still waits."""
         self._flush()
+        self._wait()
         self.db.insert("raw_settings", to_arrow("raw_settings", self.book.rows()))
 
     def _close(self, folder: Folder | None, panels: dict[str, Panel]) -> None:
         if folder is None:
             return
-        attempt: Attempt | None = self._batch.add(folder, self._next_key, self.book)
-        panels[folder.panel].attempts[folder.slot_id, folder.attempt] = attempt
-        self._where[self._next_key] = folder.where
+        panels[folder.panel].attempts[folder.slot_id, folder.attempt] = self._batch.add(
+            folder, self._next_key, self.book
+        )
         self._next_key += 1
         if self._batch.bytes > BATCH_BYTES or len(self._batch.trials) >= BATCH_ATTEMPTS:
             self._flush()
@@ -112,22 +114,37 @@ class Ingest:
 
     def _flush(self) -> None:
         batch, self._batch = self._batch, Batch()
-        for table, rows in (("raw_trials", batch.trials), ("raw_environments", batch.environments),
-                            ("raw_results", batch.results)):  # fmt: skip
-            self.db.insert(table, to_arrow(table, rows))
-        self.db.replace("batch_events", parse_events(batch.events))
-        self.db.replace("batch_memory", parse_samples(batch.memory))
-        for key, line, found, expected in self.db.rows("_check_events"):
-            raise EvidenceError(f"{self._where[key]}/events.jsonl line {line}", found=found, expected=expected)
-        self.db.run_batch()
-        self._where.clear()
+        self._wait()  # so that two batches at most are in memory
+        self._loading = self._loader.submit(_load, self.db, batch)
+
+    def _wait(self) -> None:
+        if self._loading is not None:
+            self._loading.result()
+            self._loading = None
+
+
+def _is_place(slot: str, attempt: str) -> bool:
+    return _SLOT.fullmatch(slot) is not None and _ATTEMPT.fullmatch(attempt) is not None
+
+
+def _load(db: Database, batch: Batch) -> None:
+    """Parse the traces of a batch, check them, and load everything. Raises EvidenceError."""
+    for table, rows in (("raw_slots", batch.slots), ("raw_attempts", batch.attempts), ("raw_trials", batch.trials),
+                        ("raw_environments", batch.environments), ("raw_results", batch.results)):  # fmt: skip
+        db.insert(table, to_arrow(table, rows))
+    db.replace("batch_events", parse_events(batch.events))
+    db.replace("batch_memory", parse_samples(batch.memory))
+    for key, line, found, expected in db.rows("_check_events"):
+        raise EvidenceError(f"{batch.where[key]}/events.jsonl line {line}", found=found, expected=expected)
+    db.run_batch()
 
 
 def ingest(db: Database, archives: Iterable[ArchiveFile], progress: Callable[[str], None] | None = None) -> None:
     """Load archives in the order of their names, whatever the order given."""
-    loader = Ingest(db)
-    for archive in sorted(archives, key=lambda a: a.path.name):
-        loader.archive(archive)
-        if progress is not None:
-            progress(archive.path.name)
-    loader.finish()
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="load") as loader:
+        work = Ingest(db, loader)
+        for archive in sorted(archives, key=lambda a: a.path.name):
+            work.archive(archive)
+            if progress is not None:
+                progress(archive.path.name)
+        work.finish()

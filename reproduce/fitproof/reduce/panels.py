@@ -27,12 +27,12 @@ class PanelRows:
     attempts: list[dict]
 
 
-def panel_rows(panel: Panel, archive: str, book: SettingsBook) -> PanelRows:
+def panel_rows(panel: Panel, archive: str, file_name: str, book: SettingsBook) -> PanelRows:
     """Check one panel of one archive and make its rows. Raises EvidenceError.
 
     A plan of which nothing was started in the archive gives no rows: neither device nor stack is known.
     """
-    where = f"{archive}: {panel.name}"
+    where = f"{file_name}: {panel.name}"
     if panel.plan is None:
         raise EvidenceError(where, found="no plan.json", expected="plan.json beside the slots")
     plan, slots = _read_plan(panel.plan, panel.name, f"{where}/plan.json", book)

@@ -2,8 +2,8 @@
 
 Rows are sorted by the view's key. Encoding, compression and row groups are fixed, and the writer's version is part of
 the file: pinned versions give equal bytes on every machine. The content digest is the SHA-256 of the canonical rows: CSV
-with a header line, LF, every value in double quotes, nulls empty, doubles in their shortest form, times in UTC. It tells
-a file that was encoded anew from one that says something else.
+with a header line per row group, LF, every value in double quotes, nulls empty, doubles in their shortest form, times in
+UTC. It tells a file that was encoded anew from one that says something else.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ def _typed(table: pa.Table, schema: pa.Schema, view: View) -> pa.Table:
 
 
 def write_view(db: Database, view: View, path: Path, digest: "hashlib._Hash", parameters: dict | None = None) -> int:
-    """Write one Parquet file and feed its canonical rows to `digest`. Returns the rows; without any, no file appears."""
+    """Write one Parquet file, feed its canonical rows to `digest`, return the rows. Without rows no file appears."""
     rows = 0
     writer: pa.parquet.ParquetWriter | None = None
     try:
