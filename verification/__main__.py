@@ -28,16 +28,16 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         release = read_release(args.root)
+        if args.verb == "expect":
+            date = args.date or datetime.datetime.now(datetime.UTC).date()
+            moved = expected_counts.write_expected(release, reason=args.reason, date=date)
+            print(f"{expected_counts.FILE.name}: {moved} lines new, changed or gone")
+            return 0
+        wanted = ["digests", "checks", "counts", "headline"] if args.verb in (None, "all") else [args.verb]
+        failed = [verb for verb in wanted if not _run(verb, release)]
     except NotPublished as error:
-        print(f"{error}\n  next:     python -m verification --root FOLDER_WITH_RELEASE", file=sys.stderr)
+        print(f"{error}\n  next:     fitproof verify, or --root FOLDER_WITH_RELEASE", file=sys.stderr)
         return 1
-    if args.verb == "expect":
-        date = args.date or datetime.datetime.now(datetime.UTC).date()
-        moved = expected_counts.write_expected(release, reason=args.reason, date=date)
-        print(f"{expected_counts.FILE.name}: {moved} lines new, changed or gone")
-        return 0
-    wanted = ["digests", "checks", "counts", "headline"] if args.verb in (None, "all") else [args.verb]
-    failed = [verb for verb in wanted if not _run(verb, release)]
     return 1 if failed else 0
 
 

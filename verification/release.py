@@ -59,13 +59,18 @@ def _view(root: Path, entry: dict) -> View:
 
 
 def connect(release: Release) -> duckdb.DuckDBPyConnection:
-    """A database in memory with one view per published view, empty where it has no file, in the schema's types."""
+    """A database in memory with one view per published view, empty where it has no file, in the schema's types.
+
+    Raises NotPublished where a file is no readable Parquet.
+    """
     db = duckdb.connect()
     for view in release.views.values():
-        if view.files:
-            # preserve file order and require one schema: a per-archive view is the union of its files
-            db.from_parquet([str(f) for f in view.files]).create_view(view.name)
-        else:
-            columns = ", ".join(f'"{c["name"]}" {c["type"]}' for c in view.columns)
-            db.execute(f'CREATE TABLE "{view.name}" ({columns})')
+        columns = ", ".join(f'"{c["name"]}" {c["type"]}' for c in view.columns)
+        files = ", ".join(f"'{file}'" for file in view.files)
+        source = f"VIEW {view.name} AS FROM read_parquet([{files}])" if files else f"TABLE {view.name} ({columns})"
+        try:
+            db.execute(f"CREATE {source}")
+        except duckdb.Error as error:
+            db.close()
+            raise NotPublished(f"view {view.name}: {error}") from None
     return db

@@ -25,6 +25,7 @@ def structure_checks(release: Release) -> Iterator[tuple[str, str]]:
     for view in release.views.values():
         if not view.files:
             continue
+        yield f"{view.name}: columns are the schema's", columns(view)
         yield f"{view.name}: key is unique", unique_key(view)
         yield f"{view.name}: key is the row order", key_order(view)
         for column in view.columns:
@@ -36,6 +37,18 @@ def structure_checks(release: Release) -> Iterator[tuple[str, str]]:
                 yield f"{view.name}.{column['name']}: finite", finite(view, column["name"])
         for foreign in view.foreign_keys:
             yield f"{view.name} -> {foreign['view']}", foreign_key(view, foreign)
+
+
+def columns(view: View) -> str:
+    """Columns that a file has and the schema does not, or the other way round; names and types."""
+    told = ", ".join(f"('{c['name']}', '{c['type']}')" for c in view.columns)
+    told = f"SELECT * FROM (VALUES {told}) AS told(name, type)"
+    parts = []
+    for file in view.files:
+        there = f"SELECT column_name AS name, column_type AS type FROM (DESCRIBE FROM read_parquet('{file}'))"
+        parts += [f"SELECT '{file.name}' AS file, * FROM (({there}) EXCEPT ({told}))",
+                  f"SELECT '{file.name}', * FROM (({told}) EXCEPT ({there}))"]  # fmt: skip
+    return " UNION ALL ".join(parts)
 
 
 def unique_key(view: View) -> str:

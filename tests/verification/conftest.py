@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from benchmarks import synthetic
 from fitproof.code import code_digest
 from fitproof.evidence.manifest import FIXED, manifest_text
 from fitproof.evidence.pack import pack
@@ -12,6 +11,8 @@ from fitproof.reduce.ingest import ArchiveFile
 from fitproof.reduce.reduction import reduce_archives
 from fitproof.schema.records import SCHEMA_VERSION
 from fitproof.schema.views import VIEWS
+
+from benchmarks import synthetic
 from verification.archives import sha256_file
 
 
@@ -19,14 +20,18 @@ def publish(root: Path) -> None:
     """Views, release.json and MANIFEST.sha256 of the archives below root/releases."""
     archives = sorted((root / "releases").glob("*.tar.zst"))
     entries = tuple(archive_entry(path) for path in archives)
-    reduced = reduce_archives([ArchiveFile(path=p, sha256=e.sha256) for p, e in zip(archives, entries, strict=True)], root)
-    views = tuple(
+    inputs = [ArchiveFile(path=p, sha256=e.sha256) for p, e in zip(archives, entries, strict=True)]
+    views = [
         ViewEntry(
-            name=view.name, rows=view.rows, content_sha256=view.content_sha256, schema=VIEWS[view.name],
-            files=tuple(ViewFile(path=f, bytes=(root / f).stat().st_size, sha256=sha256_file(root / f)) for f in view.files),
+            name=view.name,
+            rows=view.rows,
+            content_sha256=view.content_sha256,
+            schema=VIEWS[view.name],
+            files=tuple(_file(root, name) for name in view.files),
         )
-        for view in sorted(reduced, key=lambda v: v.name)
-    )  # fmt: skip
+        for view in reduce_archives(inputs, root)
+    ]
+    views = tuple(sorted(views, key=lambda view: view.name))
     release = Release(schema_version=SCHEMA_VERSION, tag="0.0.0", parent_commit=None, code_digest=code_digest(),
                       writer="test", tools={}, archives=entries, views=views)  # fmt: skip
     (root / "release.json").write_text(dump_release(release), encoding="utf-8")
@@ -34,6 +39,10 @@ def publish(root: Path) -> None:
         if name != "release.json":
             (root / name).write_text("text\n", encoding="utf-8")
     (root / "MANIFEST.sha256").write_text(manifest_text(root), encoding="utf-8")
+
+
+def _file(root: Path, name: str) -> ViewFile:
+    return ViewFile(path=name, bytes=(root / name).stat().st_size, sha256=sha256_file(root / name))
 
 
 @pytest.fixture(scope="session")
@@ -47,5 +56,3 @@ def published(tmp_path_factory) -> Path:
         pack([runs], root / "releases" / f"2026-01-01_synthetic_part-{number}.tar.zst", level=3)
     publish(root)
     return root
-
-
