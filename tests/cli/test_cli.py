@@ -176,3 +176,11 @@ def test_plan_and_run_refuse_what_does_not_exist(arguments, words, tmp_path):
     assert done.returncode == 2
     assert words in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_says_what_works_and_its_code_follows():
+    done = fitproof("doctor", "--json")
+    rows = json.loads(done.stdout)
+    assert {tuple(row) for row in rows} == {("subject", "found", "state", "fix")}
+    assert "fitproof reproduce" in {row["subject"] for row in rows}
+    assert done.returncode == (3 if any(row["state"] == "missing" for row in rows) else 0)

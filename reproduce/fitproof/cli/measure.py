@@ -17,8 +17,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
 def doctor(as_json: Json = False) -> None:
     """Say what this machine can measure, and what fixes the rest.
 
-    Devices, memory by all four meanings, versions, and the command for whatever is missing. Exit code 3 when nothing
-    can be measured here; rebuilding needs no device.
+    Devices, memory by all four meanings, versions, what will work, and the command for whatever is missing. Exit code 3
+    when something is missing that a verb needs; a GPU and the extras marked optional are not.
 
     \b
     Examples:
@@ -27,7 +27,10 @@ def doctor(as_json: Json = False) -> None:
     """
     from ..runner.doctor import examine
 
-    raise NotImplementedError(examine)
+    rows = [asdict(row) for row in examine()]
+    emit_rows(rows, as_json=as_json)
+    if any(row["state"] == "missing" for row in rows):
+        raise typer.Exit(3)
 
 
 Device = Annotated[
