@@ -60,6 +60,7 @@ TRIALS = View(
     columns=(
         column("trial_id"),
         column("configuration_id"),
+        column("device"),
         column("state"),
         column("peak_bytes", "BIGINT", "bytes", "x"),
     ),
@@ -73,6 +74,7 @@ ATTEMPTS = View(
     key=("attempt_id",),
     columns=(
         column("attempt_id"),
+        column("device"),
         column("panel"),
         column("slot_id"),
         column("status"),
@@ -116,14 +118,15 @@ ROWS = {
         for i, (size, label) in enumerate([(1, "within_margin"), (2, "within_margin"), (4, "memory_failure")])
     ],
     "trials": [
-        dict(trial_id=f"t{i}", configuration_id=f"c{i}", state=s, peak_bytes=p)
+        dict(trial_id=f"t{i}", configuration_id=f"c{i}", device="Card", state=s, peak_bytes=p)
         for i, (s, p) in enumerate([("within_margin", 5), ("within_margin", 7), ("memory_failure", None)])
     ],
     "attempts": [
-        dict(panel="grid", attempt_id="a0", slot_id="s0", status="completed"),
-        dict(panel="grid", attempt_id="a1", slot_id="s1", status="completed"),
-        dict(panel="grid", attempt_id="a2", slot_id="s2", status="memory_failure", failure_class="device_memory"),
-        dict(panel="grid", attempt_id="a3", slot_id="s3", status="ineligible", failure_class="timeout",
+        dict(device="Card", panel="grid", attempt_id="a0", slot_id="s0", status="completed"),
+        dict(device="Card", panel="grid", attempt_id="a1", slot_id="s1", status="completed"),
+        dict(device="Card", panel="grid", attempt_id="a2", slot_id="s2", status="memory_failure",
+             failure_class="device_memory"),
+        dict(device="Card", panel="grid", attempt_id="a3", slot_id="s3", status="ineligible", failure_class="timeout",
              reason="over 540 s"),
     ],
     "panel_slots": [

@@ -49,7 +49,8 @@ def test_the_question_stands_first_and_loading_before_reproducing(card):
 
 def test_tables_come_from_the_data(card):
     assert (
-        "3 measured configurations of 1 model in 1 family;\n3 eligible trials from 4 started attempts; 1 trial " in card
+        "3 measured configurations of 1 model in 1 family;\n3 eligible trials from 4 started attempts;\n1 trial "
+        in card
     )
     # model with an escaped bar, largest within margin 2, nothing above, smallest failed 4
     assert r"| a/b\|c | short | grpo, lora | Card | 8,192 | emulated | 3 | 2 |  | 4 | 0 |" in card

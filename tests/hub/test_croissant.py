@@ -39,7 +39,7 @@ def test_sources_and_references_name_things_that_exist(document):
 
 def test_unit_and_null_rule_are_in_the_description(document):
     trials = next(r for r in document["recordSet"] if r["@id"] == "trials")
-    assert trials["field"][3]["description"] == "Meaning of peak_bytes. Unit: bytes. Null: x."
+    assert trials["field"][4]["description"] == "Meaning of peak_bytes. Unit: bytes. Null: x."
 
 
 def test_it_is_written_under_views_and_stable(release, views):

@@ -12,8 +12,8 @@ from fitproof.hub.load import existing_views
 
 def test_a_view_comes_as_duckdb_polars_pandas_and_arrow(release):
     trials = fitproof.load("trials", root=release)
-    assert trials.fetchall()[0] == ("t0", "c0", "within_margin", 5)
-    assert trials.pl().shape == trials.df().shape == (3, 4)
+    assert trials.fetchall()[0] == ("t0", "c0", "Card", "within_margin", 5)
+    assert trials.pl().shape == trials.df().shape == (3, 5)
     assert trials.arrow().read_all().num_rows == 3
     assert trials.pl()["peak_bytes"].to_list() == [5, 7, None]
 
