@@ -2,11 +2,14 @@
 
 import hashlib
 import io
+import os
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 import zstandard
+from fitproof.errors import EvidenceError
 from fitproof.evidence.files import sidecar_path, sidecar_text
 from fitproof.evidence.reader import Member, MemberReader, read_members
 
@@ -79,3 +82,20 @@ def unpacked(path: Path) -> tuple[bytes, list[tarfile.TarInfo]]:
     tar = zstandard.ZstdDecompressor().decompress(path.read_bytes(), max_output_size=1 << 28)
     with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
         return tar, archive.getmembers()
+
+
+def refused(path: Path, **expected: object) -> EvidenceError:
+    """The error that reading must raise, which says all it must say; nothing was written beside the archive."""
+    with pytest.raises(EvidenceError) as caught:
+        read_all(path, **expected)
+    error = caught.value
+    assert error.subject.startswith(path.name)
+    assert error.found
+    assert error.expected
+    assert error.exit_code == 1
+    assert os.listdir(path.parent) in ([path.name, path.name + ".sha256"], [path.name + ".sha256", path.name])
+    return error
+
+
+def refused_tar(tmp_path: Path, tar: bytes) -> EvidenceError:
+    return refused(put(tmp_path, compress(tar)))

@@ -90,11 +90,11 @@ def pack(
         done = 0
         for chunk in _tar((first, *inputs.sources)):
             tar_digest.update(chunk)
-            file.write(compressor.compress(chunk))
+            _write_all(file, compressor.compress(chunk))
             done += len(chunk)
             if progress is not None:
                 progress(done, total)
-        file.write(compressor.flush())
+        _write_all(file, compressor.flush())
 
     sha256, size = _write_once(output, stream)
     return PackedArchive(
@@ -140,7 +140,7 @@ def _write_once(output: Path, stream: Callable[[BinaryIO], None]) -> tuple[str, 
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise _cannot_write(temporary, error) from error
-    with os.fdopen(fd, "r+b") as file:
+    with os.fdopen(fd, "r+b", buffering=0) as file:  # a buffer would be flushed once more when the disk is full
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -151,7 +151,6 @@ def _write_once(output: Path, stream: Callable[[BinaryIO], None]) -> tuple[str, 
         try:
             file.truncate()
             stream(file)
-            file.flush()
             os.fsync(file.fileno())
             file.seek(0)
             sha256, size = hash_stream(file)
@@ -165,6 +164,12 @@ def _write_once(output: Path, stream: Callable[[BinaryIO], None]) -> tuple[str, 
             raise
     _write_sidecar(output, sha256)
     return sha256, size
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
 
 
 def _refuse_other(output: Path, sha256: str) -> None:
