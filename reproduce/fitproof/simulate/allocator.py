@@ -10,15 +10,23 @@ blocks used on several streams (`record_stream`), whose reuse depends on time. A
 from bisect import bisect_left, insort
 from collections.abc import Hashable
 
-from .blocks import ADDRESS_BITS, ADDRESS_MASK, SMALL_SIZE, BlockPool, allocation_size, round_size
-from .expandable import RANGE_BYTES, ExpandableRange
-from .placement import ASCENDING, Placement
+from .blocks import (
+    ADDRESS_BITS,
+    ADDRESS_MASK,
+    MIN_BLOCK_SIZE,
+    SMALL_SIZE,
+    BlockPool,
+    allocation_size,
+    round_size,
+)
+from .expandable import RANGE_BYTES, ExpandablePool
+from .placement import ASCENDING, Placement, RecordedPlacement
 
 # Expandable ranges start here and lie far apart; only the order inside one range matters.
 _FIRST_RANGE = 2 * RANGE_BYTES
 
 
-class OutOfMemory(Exception):  # noqa: N818 - the field's name for it
+class OutOfMemory(Exception):
     """torch.OutOfMemoryError: `requested_bytes` did not fit, `segment_bytes` is what the driver was asked for."""
 
     def __init__(self, requested_bytes: int, segment_bytes: int):
@@ -35,7 +43,6 @@ class CachingAllocator:
 
     __slots__ = (
         "_default",
-        "_end_of_free",
         "_expandable",
         "_freeable",
         "_live",
@@ -43,7 +50,6 @@ class CachingAllocator:
         "_placement",
         "_pools",
         "_segments",
-        "_size_of_free",
         "_whole_free",
         "allocated",
         "capacity",
@@ -59,14 +65,18 @@ class CachingAllocator:
         "smallest_refused",
     )
 
-    def __init__(self, *, capacity: int | None = None, expandable: bool = False, placement: Placement = ASCENDING):
+    def __init__(
+        self,
+        *,
+        capacity: int | None = None,
+        expandable: bool = False,
+        placement: Placement | RecordedPlacement = ASCENDING,
+    ):
         self.capacity = capacity
         self._expandable = expandable
         self._placement = placement.start()
         self._next_range = _FIRST_RANGE
         self._segments: dict[int, int] = {}  # address -> bytes of every plain segment
-        self._size_of_free: dict[int, int] = {}  # address -> bytes of every free block
-        self._end_of_free: dict[int, int] = {}  # end -> address of every free block
         self._whole_free = 0  # bytes of free blocks that are a whole plain segment
         self._live: dict[Hashable, tuple[int, int, int, BlockPool]] = {}
         self._pools: dict[tuple[Hashable, Hashable], tuple[BlockPool, BlockPool]] = {}
@@ -102,7 +112,7 @@ class CachingAllocator:
         """
         if nbytes <= 0:
             return
-        size = (nbytes + 511) & -512
+        size = round_size(nbytes)
         if pool is None and stream == 0:
             blocks = self._default[size > SMALL_SIZE]
         else:
@@ -113,21 +123,17 @@ class CachingAllocator:
             address, found = self._grow(blocks, size, nbytes)
         else:
             if self._expandable:
-                at = self._best_expandable(blocks, at)
+                at = blocks.best_fit(at)
             block = free.pop(at)
             address, found = block & ADDRESS_MASK, block >> ADDRESS_BITS
-            del self._size_of_free[address]
+            del blocks.size_of_free[address], blocks.end_of_free[address + found]
             if self._segments.get(address) == found:
                 self._whole_free -= found
         rest = found - size
         if rest >= blocks.smallest_rest:  # `alloc_found_block` with split_remainder
-            beyond = address + size
-            insort(free, rest << ADDRESS_BITS | beyond)
-            self._size_of_free[beyond] = rest
-            self._end_of_free[beyond + rest] = beyond
+            blocks.add(address + size, rest)
         else:
             size = found
-            del self._end_of_free[address + found]
         self._live[key] = (address, size, nbytes, blocks)
         self.allocated = allocated = self.allocated + size
         self.requested = requested = self.requested + nbytes
@@ -143,7 +149,7 @@ class CachingAllocator:
     def free(self, key: Hashable) -> None:
         """Give a live block back and merge it with free neighbours (`free`, `free_block`, `try_merge_blocks`).
 
-        A key that never had bytes is ignored.
+        A key that has no live block is ignored: it asked for 0 bytes.
         """
         block = self._live.pop(key, None)
         if block is None:
@@ -152,9 +158,10 @@ class CachingAllocator:
         self.allocated -= size
         self.requested -= nbytes
         end = address + size
-        segments, size_of_free, free = self._segments, self._size_of_free, blocks.free
+        segments, free = self._segments, blocks.free
+        size_of_free, end_of_free = blocks.size_of_free, blocks.end_of_free
         if address not in segments:  # the first block of a segment has no neighbour before it
-            before = self._end_of_free.pop(address, None)
+            before = end_of_free.pop(address, None)
             if before is not None:
                 del free[bisect_left(free, (address - before) << ADDRESS_BITS | before)]
                 address = before
@@ -166,7 +173,7 @@ class CachingAllocator:
         size = end - address
         insort(free, size << ADDRESS_BITS | address)
         size_of_free[address] = size
-        self._end_of_free[end] = address
+        end_of_free[end] = address
         if segments.get(address) == size:
             self._whole_free += size
         elif not self._expandable:
@@ -189,35 +196,65 @@ class CachingAllocator:
         """The last graph that used a private pool is gone: its free segments may be released (`releasePool`)."""
         self._freeable.add(pool)
 
+    def address_of(self, key: Hashable) -> int:
+        """First address of a live block. Raises KeyError."""
+        return self._live[key][0]
+
+    def snapshot(self) -> list[tuple[int, int, bool]]:
+        """(address, bytes, whether it is live) of every block, by address; mapped pages only (`snapshot`)."""
+        pools = [blocks for pair in self._pools.values() for blocks in pair]
+        free = [(address, size, False) for blocks in pools for address, size in blocks.size_of_free.items()]
+        return sorted(free + [(address, size, True) for address, size, _, _ in self._live.values()])
+
+    def segment_sizes(self) -> dict[int, int]:
+        """{address: bytes} of the plain segments, in the order in which they were taken."""
+        return dict(self._segments)
+
     def _pair(self, pool: Hashable, stream: Hashable) -> tuple[BlockPool, BlockPool]:
         """(small, large) free lists of a pool and stream, made at first use (`get_pool`, `create_or_incref_pool`)."""
         pair = self._pools.get((pool, stream))
         if pair is None:
-            made = []
-            for is_small in (True, False):
-                expandable_range = None
-                if self._expandable:
-                    expandable_range = ExpandableRange(self._next_range, is_small=is_small)
-                    self._next_range += 2 * RANGE_BYTES
-                made.append(BlockPool(is_small=is_small, is_private=pool is not None, expandable_range=expandable_range))
-            pair = self._pools[pool, stream] = (made[0], made[1])
+            is_private = pool is not None
+            if self._expandable:
+                base, self._next_range = self._next_range, self._next_range + 4 * RANGE_BYTES
+                pair = (
+                    ExpandablePool(is_private=is_private, is_small=True, base=base),
+                    ExpandablePool(is_private=is_private, is_small=False, base=base + 2 * RANGE_BYTES),
+                )
+            else:
+                pair = (
+                    BlockPool(is_private=is_private, smallest_rest=MIN_BLOCK_SIZE),
+                    BlockPool(is_private=is_private, smallest_rest=SMALL_SIZE + 1),
+                )
+            self._pools[pool, stream] = pair
         return pair
 
     def _grow(self, blocks: BlockPool, size: int, nbytes: int) -> tuple[int, int]:
         """Address and bytes of new memory for `size`: take it, or release the cache and retry, or OutOfMemory."""
-        take = self._map if self._expandable else self._cuda_malloc
-        found = take(blocks, size)
+        found = self._take(blocks, size)
         if found is None and not blocks.is_private:
             self.empty_cache()
             self.num_alloc_retries += 1
-            found = take(blocks, size)
+            found = self._take(blocks, size)
         if found is None:
             self.num_ooms += 1
             raise OutOfMemory(nbytes, allocation_size(size))
         return found
 
+    def _take(self, blocks: BlockPool, size: int) -> tuple[int, int] | None:
+        """A new segment or newly mapped pages (`alloc_block`); None where the driver refuses."""
+        if self._expandable:
+            return blocks.map(size, self._fits)
+        nbytes = allocation_size(size)
+        if not self._fits(nbytes):
+            return None
+        address = self._placement.place(nbytes)
+        self._segments[address] = nbytes
+        self.peak_segments = max(self.peak_segments, len(self._segments))
+        return address, nbytes
+
     def _fits(self, nbytes: int) -> bool:
-        """Whether the driver has nbytes more; keeps the least demand that it refused."""
+        """Reserve nbytes more, if the capacity has them."""
         wanted = self.reserved + nbytes
         if self.capacity is None or wanted <= self.capacity:
             self.reserved = wanted
@@ -227,95 +264,16 @@ class CachingAllocator:
             self.smallest_refused = wanted
         return False
 
-    def _cuda_malloc(self, blocks: BlockPool, size: int) -> tuple[int, int] | None:
-        """A new plain segment (`alloc_block`)."""
-        nbytes = allocation_size(size)
-        if not self._fits(nbytes):
-            return None
-        address = self._placement.place(nbytes)
-        self._segments[address] = nbytes
-        self.peak_segments = max(self.peak_segments, len(self._segments))
-        self._end_of_free[address + nbytes] = address
-        return address, nbytes
-
-    def _best_expandable(self, blocks: BlockPool, at: int) -> int:
-        """Index of the block to use: one before unmapped pages counts as large as it can grow (`get_free_block`)."""
-        free, unmapped = blocks.free, blocks.range.unmapped
-
-        def expandable_size(block: int) -> int:
-            size = block >> ADDRESS_BITS
-            return size + unmapped.get((block & ADDRESS_MASK) + size, 0)
-
-        while at + 1 < len(free) and expandable_size(free[at + 1]) < expandable_size(free[at]):
-            at += 1
-        return at
-
-    def _map(self, blocks: BlockPool, size: int) -> tuple[int, int] | None:
-        """Map pages at the lowest address where free and unmapped space adds up to `size`, and take that block.
-
-        None where the driver refused; what was mapped until then stays as a free block
-        (`try_allocate_expandable_block`, `find_expandable_block`, `map_block`).
-        """
-        unmapped, size_of_free = blocks.range.unmapped, self._size_of_free
-        start = self._first_room(blocks, size)
-        while size_of_free.get(start, 0) < size:
-            have = size_of_free.get(start, 0)
-            hole = start + have
-            nbytes = blocks.range.pages_for(min(size - have, unmapped[hole]))
-            if not self._fits(nbytes):
-                return None
-            blocks.range.take(hole, nbytes)
-            end = hole + nbytes
-            if have:
-                self._drop_free(blocks, start, have)
-            beyond = size_of_free.pop(end, 0)
-            if beyond:
-                blocks.discard(end, beyond)
-            self._add_free(blocks, start, end + beyond - start)
-        found = size_of_free.pop(start)
-        blocks.discard(start, found)
-        return start, found
-
-    def _first_room(self, blocks: BlockPool, size: int) -> int:
-        unmapped = blocks.range.unmapped
-        for hole in sorted(unmapped):
-            start = at = self._end_of_free.get(hole, hole)
-            while at - start < size:
-                step = self._size_of_free.get(at) or unmapped.get(at)
-                if step is None:
-                    break
-                at += step
-            else:
-                return start
-        raise AssertionError("an expandable range has no end")
-
-    def _add_free(self, blocks: BlockPool, address: int, size: int) -> None:
-        blocks.add(address, size)
-        self._size_of_free[address] = size
-        self._end_of_free[address + size] = address
-
-    def _drop_free(self, blocks: BlockPool, address: int, size: int) -> None:
-        blocks.discard(address, size)
-        del self._size_of_free[address], self._end_of_free[address + size]
-
     def _release(self, blocks: BlockPool) -> None:
-        """Give whole free segments, or whole free pages, back to the driver (`release_blocks`, `unmap_block`)."""
+        """Give whole free segments, or whole free pages, back to the driver (`release_blocks`)."""
+        if self._expandable:
+            self.reserved -= blocks.unmap()
+            return
         for block in list(blocks.free):
             address, size = block & ADDRESS_MASK, block >> ADDRESS_BITS
-            if blocks.range is None:
-                if self._segments.get(address) == size:
-                    self._drop_free(blocks, address, size)
-                    del self._segments[address]
-                    self._whole_free -= size
-                    self.reserved -= size
-                    self._placement.release(address, size)
-                continue
-            first, last = blocks.range.whole_pages(address, size)
-            if first < last:
-                self._drop_free(blocks, address, size)
-                if address < first:
-                    self._add_free(blocks, address, first - address)
-                if last < address + size:
-                    self._add_free(blocks, last, address + size - last)
-                blocks.range.give_back(first, last)
-                self.reserved -= last - first
+            if self._segments.get(address) == size:
+                blocks.drop(address, size)
+                del self._segments[address]
+                self._whole_free -= size
+                self.reserved -= size
+                self._placement.release(address, size)

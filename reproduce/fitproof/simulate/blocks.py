@@ -39,22 +39,27 @@ def allocation_size(size: int) -> int:
 class BlockPool:
     """The free blocks of one size class, pool and stream (`BlockPool`; torch keeps streams apart by sorting them).
 
-    `free` holds size << ADDRESS_BITS | address, ascending. `range` is the expandable range, None with plain segments.
+    `free` holds size << ADDRESS_BITS | address, ascending; `size_of_free` and `end_of_free` find a free block by its
+    first address and by its end.
     """
 
-    __slots__ = ("free", "is_private", "is_small", "range", "smallest_rest")
+    __slots__ = ("end_of_free", "free", "is_private", "size_of_free", "smallest_rest")
 
-    def __init__(self, *, is_small: bool, is_private: bool, expandable_range=None):
-        self.is_small, self.is_private, self.range = is_small, is_private, expandable_range
-        self.free: list[int] = []
+    def __init__(self, *, is_private: bool, smallest_rest: int):
+        self.is_private = is_private
         # `should_split`: the least that must be left over for a block to be cut in two.
-        cuts_fine = is_small or expandable_range is not None
-        self.smallest_rest = MIN_BLOCK_SIZE if cuts_fine else SMALL_SIZE + 1
+        self.smallest_rest = smallest_rest
+        self.free: list[int] = []
+        self.size_of_free: dict[int, int] = {}
+        self.end_of_free: dict[int, int] = {}
 
     def add(self, address: int, size: int) -> None:
         insort(self.free, size << ADDRESS_BITS | address)
+        self.size_of_free[address] = size
+        self.end_of_free[address + size] = address
 
-    def discard(self, address: int, size: int) -> None:
+    def drop(self, address: int, size: int) -> None:
         """Take out a block that is known to be free."""
         free = self.free
         del free[bisect_left(free, size << ADDRESS_BITS | address)]
+        del self.size_of_free[address], self.end_of_free[address + size]

@@ -43,6 +43,13 @@ class Placement:
     gaps: tuple[tuple[int, int], ...] = ()
     driver_events: tuple[DriverEvent, ...] = ()
 
+    @classmethod
+    def from_json(cls, data: dict) -> "Placement":
+        """From the JSON form of `dataclasses.asdict`: lists where this has tuples."""
+        events = tuple(DriverEvent(**event) for event in data.get("driver_events", ()))
+        pairs = {key: tuple(map(tuple, data.get(key, ()))) for key in ("holes", "gaps")}
+        return cls(**{**data, **pairs, "driver_events": events})
+
     def start(self) -> "AddressSpace":
         return AddressSpace(self)
 
@@ -62,6 +69,19 @@ class RecordedPlacement:
 ASCENDING = Placement(name="ascending", direction="up", chunk=2 * MIB)
 # Each segment below the one before, in chunks of 32 MiB; the rest of a chunk serves later segments.
 DESCENDING = Placement(name="descending", direction="down")
+# One H200, CUDA 13.0, 2026-12-01: what the addresses of six histories show (docs/allocator.md). Three segments in, the
+# first kernel starts: the driver takes 506 MiB and gives back the 414 MiB that it held until then.
+H200 = Placement(
+    name="h200",
+    direction="down",
+    holes=((414 * MIB, 2 * MIB), (488 * MIB, 24 * MIB)),
+    gaps=((9216 * MIB, 32 * MIB),),
+    driver_events=(
+        DriverEvent(after_segments=1, nbytes=2 * MIB),
+        DriverEvent(after_segments=3, nbytes=506 * MIB),
+        DriverEvent(after_segments=3, nbytes=414 * MIB, offset=0),
+    ),
+)
 
 
 class AddressSpace:
@@ -97,7 +117,7 @@ class AddressSpace:
         insort(self._holes, (address, nbytes))
 
     def _take(self, nbytes: int) -> int:
-        for at, (address, size) in enumerate(self._holes):
+        for at, (address, size) in enumerate(self._holes):  # noqa: B007 - address is used after the loop
             if size >= nbytes:
                 del self._holes[at]
                 break

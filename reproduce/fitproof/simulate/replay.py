@@ -9,7 +9,7 @@ A key is any hashable and names one live allocation; it may be used again after 
 than None happen under graph capture. A stage lasts until the next one begins.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ..errors import UsageError
@@ -122,6 +122,20 @@ def replay(
         smallest_refused=allocator.smallest_refused,
         failure=failure,
     )
+
+
+def replay_under(
+    events: Sequence[Event],
+    placements: Iterable[Placement],
+    *,
+    capacity: int | None = None,
+    expandable: bool = False,
+) -> dict[str, Replay]:
+    """Replay under several placements, by name: their spread is what an unknown driver leaves open."""
+    return {
+        placement.name: replay(events, capacity=capacity, expandable=expandable, placement=placement)
+        for placement in placements
+    }
 
 
 def _close(allocator: CachingAllocator, stage: str | None) -> StageMemory:
