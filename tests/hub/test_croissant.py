@@ -4,7 +4,7 @@ import hashlib
 import json
 
 import pytest
-from fitproof.hub.croissant import croissant, write_croissant
+from fitproof.hub.croissant import check_croissant, croissant, write_croissant
 
 
 @pytest.fixture
@@ -48,3 +48,11 @@ def test_it_is_written_under_views_and_stable(release, views):
     write_croissant(release, views)
     assert (release / "views" / "croissant.json").read_bytes() == first
     assert str(release) not in first.decode()
+
+
+def test_a_stale_file_is_noticed(release, views):
+    assert check_croissant(release, views) == ["views/croissant.json"]
+    write_croissant(release, views)
+    assert check_croissant(release, views) == []
+    (release / "views" / "memory_samples" / "two.parquet").unlink()
+    assert check_croissant(release, views) == ["views/croissant.json"]

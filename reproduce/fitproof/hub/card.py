@@ -1,6 +1,6 @@
 """The dataset card (README.md) and the data dictionary (views/README.md), generated from the schema and the views.
 
-    python -m fitproof.hub.card --check     # exit 1 and name the stale file; `fitproof build` writes them
+    python -m fitproof.hub.card --check     # exit 1 and name what is stale, Croissant too; `fitproof build` writes all
 
 Every number comes from the views; the text between the tables lives in prose.py.
 """
@@ -14,6 +14,7 @@ from ..errors import CheckFailed, FitproofError
 from ..root import release_root
 from ..schema.view import View
 from . import coverage
+from .croissant import check_croissant, write_croissant
 from .dictionary import cell, dictionary
 from .frontmatter import front_matter
 from .prose import LOAD, MEASURE, NOT_CLAIMED, QUESTION, READING, REPRODUCE, RIGHTS
@@ -99,11 +100,12 @@ def main() -> None:
     try:
         root = release_root(options.root)
         if options.check:
-            stale = check_card(root)
+            stale = check_card(root) + check_croissant(root, schema_views())
             if stale:
                 raise CheckFailed(", ".join(stale), found="stale", expected="the generated text", hint="fitproof build")
         else:
             write_card(root)
+            write_croissant(root, schema_views())
     except FitproofError as error:
         print(error, file=sys.stderr)
         sys.exit(error.exit_code)

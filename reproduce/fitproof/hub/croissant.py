@@ -93,6 +93,13 @@ def write_croissant(root: Path, views: Sequence[View]) -> str:
     return CROISSANT
 
 
+def check_croissant(root: Path, views: Sequence[View]) -> list[str]:
+    """[CROISSANT] when the file is absent or differs from what `write_croissant` would write, else []."""
+    path = root / CROISSANT
+    is_current = path.is_file() and path.read_bytes() == croissant(root, views).encode("utf-8")
+    return [] if is_current else [CROISSANT]
+
+
 def _distribution(root: Path, view: View) -> list[dict]:
     files = [_file_object(root, path) for path in view_files(root, view.name)]
     if not view.is_per_archive:
