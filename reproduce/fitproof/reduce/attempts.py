@@ -126,8 +126,11 @@ def _check_result(result: dict, folder: Folder) -> None:
     one_of(result, "failure_class", (None, *records.FAILURE_CLASSES), where)
     one_of(result, "failure_stage", (None, *records.STAGES), where)
     utc_text(result, "ended_at", where)
-    wanted = {"completed": result["failure_class"] is None, "memory_failure": result["failure_class"] == "device_memory",
-              "ineligible": result["failure_class"] != "device_memory"}  # fmt: skip
+    wanted = {
+        "completed": result["failure_class"] is None,
+        "memory_failure": result["failure_class"] == "device_memory",
+        "ineligible": result["failure_class"] != "device_memory",
+    }
     if not wanted[result["status"]]:
         found = f"status {result['status']} with failure_class {result['failure_class']}"
         raise EvidenceError(where, found=found, expected="device_memory for memory_failure only, null for completed")

@@ -139,12 +139,13 @@ def _load(db: Database, batch: Batch) -> None:
     db.run_batch()
 
 
-def ingest(db: Database, archives: Iterable[ArchiveFile], progress: Callable[[str], None] | None = None) -> None:
-    """Load archives in the order of their names, whatever the order given."""
+def ingest(db: Database, archives: Iterable[ArchiveFile], progress: Callable[[int, int], None] | None = None) -> None:
+    """Load archives in the order of their names, whatever the order given. `progress(done, total)` counts them."""
+    ordered = sorted(archives, key=lambda a: a.path.name)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="load") as loader:
         work = Ingest(db, loader)
-        for archive in sorted(archives, key=lambda a: a.path.name):
+        for done, archive in enumerate(ordered, start=1):
             work.archive(archive)
             if progress is not None:
-                progress(archive.path.name)
+                progress(done, len(ordered))
         work.finish()

@@ -32,11 +32,11 @@ def reduce_archives(
     out: Path,
     *,
     threads: int | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[ReducedView]:
     """Write every view that has rows below `out`/views. Raises EvidenceError for bad evidence; then nothing is written.
 
-    The order of `archives` and the number of `threads` do not change a byte. `progress` gets the name of each step.
+    The order of `archives` and the number of `threads` do not change a byte. `progress(done, total)` counts archives.
     """
     archives = list(archives)
     with tempfile.TemporaryDirectory(prefix="fitproof-") as scratch:

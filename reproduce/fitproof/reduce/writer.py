@@ -1,9 +1,9 @@
 """Views as Parquet files whose bytes depend on their rows alone, and the digest of the rows themselves.
 
 Rows are sorted by the view's key. Encoding, compression and row groups are fixed, and the writer's version is part of
-the file: pinned versions give equal bytes on every machine. The content digest is the SHA-256 of the canonical rows: CSV
-with a header line per row group, LF, every value in double quotes, nulls empty, doubles in their shortest form, times in
-UTC. It tells a file that was encoded anew from one that says something else.
+the file: pinned versions give equal bytes on every machine. The content digest is the SHA-256 of the canonical rows,
+CSV with a header line per row group, LF, every value in double quotes, nulls empty, doubles in shortest form, UTC.
+It tells a file that was encoded anew from one that says something else.
 """
 
 import hashlib
