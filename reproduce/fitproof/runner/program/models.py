@@ -5,9 +5,11 @@ the slot: one seed gives one model, so a reference built from the same seed equa
 """
 
 import contextlib
+import importlib
 from collections.abc import Iterator
 
 import torch
+from peft import LoraConfig, get_peft_model
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.initialization import no_init_weights
@@ -15,9 +17,14 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from ...errors import EnvironmentLacks
-from ...schema.models import get_model
+from ...schema.models import catalogue, get_model
 from ...schema.settings import Settings
 from . import device as device_ops
+
+# Now rather than at first use: a fork server imports once for all its trials, and what a module makes while it is
+# imported must not become part of a simulated trial.
+for _type in sorted({m.model_type for m in catalogue().values()}):
+    importlib.import_module(f"transformers.models.{_type}.modeling_{_type}")
 
 INIT_STD = 0.02  # transformers' initializer_range of all five architectures
 ADAPTER_B_STD = 1e-3  # not zero, as fresh adapters would be: then they change what the model says
@@ -155,6 +162,8 @@ def _build_causal(s: Settings, model_id: str, seed: int, device: torch.device) -
             config, dtype=getattr(torch, s.dtype), attn_implementation=attention_name(s)
         )
     causal.tie_weights()
+    # No end token: responses have forced lengths, and `generate` would look at the values to find one.
+    config.eos_token_id = causal.generation_config.eos_token_id = None
     with torch.device(device):
         causal.model.rotary_emb = type(causal.model.rotary_emb)(config)  # its only state are computed buffers
     generator = torch.Generator(device).manual_seed(seed)
@@ -181,8 +190,6 @@ def _fill(p: nn.Parameter, name: str, generator: torch.Generator) -> None:
 
 
 def _attach_lora(causal: nn.Module, s: Settings, seed: int, device: torch.device) -> nn.Module:
-    from peft import LoraConfig, get_peft_model
-
     names = _TARGETS[s.lora_targets]
     if causal.config.model_type == "phi3":
         names = tuple(dict.fromkeys(_FUSED.get(n, n) for n in names))

@@ -12,7 +12,8 @@ from ...schema.settings import Settings
 PAD_ID = 0
 BYTE_OFFSET = 3  # ids 1 and 2 stay free, as begin and end markers usually are
 _WORDS = ("amber", "basil", "cedar", "delta", "ember", "fjord", "grove", "heron", "inlet", "jade", "karst", "larch",
-          "maple", "north", "otter", "pearl", "quill", "river", "slate", "thorn", "umber", "vale", "willow", "yarrow")  # fmt: skip
+          "maple", "north", "otter", "pearl", "quill", "river", "slate", "thorn", "umber", "vale", "willow",
+          "yarrow")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

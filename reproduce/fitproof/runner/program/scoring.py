@@ -35,7 +35,7 @@ def token_logprobs(model: LanguageModel, s: Settings, ids: torch.Tensor, keep: t
 
 
 def project_logprobs(model: LanguageModel, states: torch.Tensor, labels: torch.Tensor, chunk: int) -> torch.Tensor:
-    """float32 log-probabilities [n] of `labels` [n] given hidden states [n, H]; `chunk` positions at a time, 0 = all."""
+    """float32 log-probabilities [n] of `labels` [n] given hidden states [n, H]; `chunk` at a time, 0 = all."""
 
     def logprobs(rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         scores = torch.log_softmax(model.logits(rows), dim=-1)

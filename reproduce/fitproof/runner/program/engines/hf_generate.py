@@ -14,17 +14,12 @@ class HfGenerate:
 
     def __init__(self, model: LanguageModel, s: Settings, device: torch.device, sample: bool = True):
         self.model, self.s = model, s
-        # Forced lengths: no end token before min_new_tokens. top_k=0 and top_p=1 sample from the whole distribution,
-        # whose log-probabilities the update then uses.
+        # Forced lengths: models are built without an end token, so only max_new_tokens stops. top_k=0 and top_p=1
+        # sample from the whole distribution, whose log-probabilities the update then uses.
+        sampling = dict(temperature=1.0, top_k=0, top_p=1.0) if sample else {}
         self._config = GenerationConfig(
-            max_new_tokens=s.max_response_length, min_new_tokens=s.max_response_length, do_sample=sample,
-            temperature=1.0, top_k=0, top_p=1.0, pad_token_id=PAD_ID, eos_token_id=None, use_cache=True,
-        )  # fmt: skip
-        if not sample:
-            self._config = GenerationConfig(
-                max_new_tokens=s.max_response_length, min_new_tokens=s.max_response_length, do_sample=False,
-                pad_token_id=PAD_ID, eos_token_id=None, use_cache=True,
-            )  # fmt: skip
+            max_new_tokens=s.max_response_length, do_sample=sample, pad_token_id=PAD_ID, use_cache=True, **sampling
+        )
 
     @torch.no_grad()
     def rollout(self, prompts: Prompts) -> torch.Tensor:
