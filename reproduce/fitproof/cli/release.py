@@ -115,12 +115,10 @@ def views(root: Root = None, as_json: Json = False) -> None:
     rows = []
     for view in VIEWS.values():
         files = view_files(folder, view.name)
-        [(count,)] = load(view.name, folder).count("*").fetchall() if files else [(None,)]
+        [(count,)] = load(view.name, folder).count("*").fetchall() if files else [(0,)]
         paths = [path.relative_to(folder).as_posix() for path in files]
         rows.append({"name": view.name, "rows": count, "split": view.split, "grain": view.grain, "files": paths})
     emit_rows(rows, as_json=as_json, columns=("name", "rows", "split", "grain"))
-    if any(row["rows"] is None for row in rows):
-        say("- means: not built here")
 
 
 def show(
