@@ -2,9 +2,9 @@
 
 For each archive, one after the other, on one connection: SHA-256 of the file; Zstandard decompression; a walk of the
 tar with SHA-256 of every member; DuckDB reading the CSV into one table, events.jsonl and the other JSON into tables
-of their own. DuckDB's part is measured twice, because it decides: from one joined file a kind (`joined`, the harder
-bound; joining is not timed) and from the members as files of their own (`members`, what an analyst would do after
-unpacking; unpacking is not timed).
+of their own. How DuckDB is fed decides, so there are two layouts: one joined file a kind (`joined`, the harder bound;
+joining is not timed) and every member as a file of its own (`members`, what one gets after unpacking; unpacking is not
+timed).
 """
 
 import hashlib
@@ -23,25 +23,40 @@ from fitproof.schema import records
 SQL_TYPES = {"str": "VARCHAR", "int": "BIGINT", "bool": "BOOLEAN", "object": "JSON", "list": "JSON", "any": "JSON"}
 
 
+LAYOUTS = ("joined", "members")
+
+
+@dataclass(kw_only=True, slots=True)
+class Clock:
+    """Wall and CPU seconds of what ran inside `with clock:`, summed."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+    _start: tuple[float, float] = (0.0, 0.0)
+
+    def __enter__(self) -> None:
+        self._start = time.perf_counter(), time.process_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.wall += time.perf_counter() - self._start[0]
+        self.cpu += time.process_time() - self._start[1]
+
+
 @dataclass(kw_only=True, slots=True)
 class Bound:
-    """Seconds of each part, summed over the archives, and what was read."""
+    """What each part took, summed over the archives, and what was read."""
 
-    sha256: float = 0.0
-    decompression: float = 0.0
-    walk: float = 0.0
-    joined_read: float = 0.0
-    members_read: float = 0.0
+    parts: dict[str, Clock]
     members: int = 0
     rows: int = 0
 
     @property
-    def joined(self) -> float:
-        return self.sha256 + self.decompression + self.walk + self.joined_read
+    def seconds(self) -> float:
+        return sum(clock.wall for clock in self.parts.values())
 
     @property
-    def by_member(self) -> float:
-        return self.sha256 + self.decompression + self.walk + self.members_read
+    def cpu_seconds(self) -> float:
+        return sum(clock.cpu for clock in self.parts.values())
 
 
 def _columns(spec: tuple[records.Field, ...]) -> dict[str, str]:
@@ -62,41 +77,33 @@ TABLES = {
 }
 
 
-def measure_bound(archives: list[Path]) -> Bound:
-    """Read every archive once. Memory and scratch disk hold one archive at a time."""
-    bound = Bound()
+def measure_bound(archives: list[Path], layout: str) -> Bound:
+    """Read every archive once; `layout` is one of LAYOUTS. Memory and scratch disk hold one archive at a time."""
+    bound = Bound(parts={name: Clock() for name in ("archive SHA-256", "decompression", "tar walk", "DuckDB")})
     with duckdb.connect() as db:
         for path in archives:
             contents = _walk(path, bound)
             with tempfile.TemporaryDirectory() as scratch:
-                joined, single = _lay_out(contents, Path(scratch))
+                files = _lay_out(contents, Path(scratch), layout)
                 contents.clear()
-                start = time.perf_counter()
-                for name, file in joined.items():
-                    bound.rows += _read(db, name, [file], header=False)
-                bound.joined_read += time.perf_counter() - start
-                start = time.perf_counter()
-                for name, files in single.items():
-                    _read(db, name, files, header=True)
-                bound.members_read += time.perf_counter() - start
+                with bound.parts["DuckDB"]:
+                    for name, paths in files.items():
+                        bound.rows += _read(db, name, paths, header=layout == "members")
     return bound
 
 
 def _walk(path: Path, bound: Bound) -> dict[str, list[bytes]]:
     """Timed: digest, decompression, walk. Returns file name -> the contents of all members of that name."""
-    start = time.perf_counter()
-    with path.open("rb") as f:
+    with bound.parts["archive SHA-256"], path.open("rb") as f:
         hashlib.file_digest(f, "sha256")
-    bound.sha256 += time.perf_counter() - start
-
-    start = time.perf_counter()
-    with path.open("rb") as f, zstandard.ZstdDecompressor().stream_reader(f) as reader:
+    with (
+        bound.parts["decompression"],
+        path.open("rb") as f,
+        zstandard.ZstdDecompressor().stream_reader(f) as reader,
+    ):
         plain = reader.read()
-    bound.decompression += time.perf_counter() - start
-
     contents: dict[str, list[bytes]] = defaultdict(list)
-    start = time.perf_counter()
-    with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as tar:
+    with bound.parts["tar walk"], tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as tar:
         for info in tar:
             if not info.isreg():
                 continue
@@ -106,22 +113,21 @@ def _walk(path: Path, bound: Bound) -> dict[str, list[bytes]]:
             name = info.name.rsplit("/", 1)[-1]
             if name in TABLES:
                 contents[name].append(data)
-    bound.walk += time.perf_counter() - start
     return contents
 
 
-def _lay_out(contents: dict[str, list[bytes]], scratch: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """One joined file a kind (the CSV without headers), and every member as a file of its own."""
-    joined, single = {}, {}
+def _lay_out(contents: dict[str, list[bytes]], scratch: Path, layout: str) -> dict[str, list[str]]:
+    """Files for DuckDB by kind: one joined file each (the CSV without headers), or every member as its own."""
+    files: dict[str, list[str]] = {}
     for name, parts in contents.items():
-        whole = parts if name != "memory.csv" else [p.split(b"\n", 1)[1] for p in parts]
-        (scratch / name).write_bytes(b"".join(whole))
-        joined[name], single[name] = str(scratch / name), []
+        if layout == "joined":
+            parts = [b"".join(p.split(b"\n", 1)[1] if name == "memory.csv" else p for p in parts)]
+        files[name] = []
         for number, part in enumerate(parts):
             file = scratch / f"{number:06d}-{name}"
             file.write_bytes(part)
-            single[name].append(str(file))
-    return joined, single
+            files[name].append(str(file))
+    return files
 
 
 def _read(db: duckdb.DuckDBPyConnection, name: str, files: list[str], *, header: bool) -> int:

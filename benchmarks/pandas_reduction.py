@@ -20,6 +20,20 @@ SLOT = ["panel", "slot_id"]
 STACK = ["device_name", "driver_version", "compute_capability", "driver_total_bytes", "monitor_total_bytes", "torch",
          "cuda", "transformers", "peft", "bitsandbytes", "python", "os", "host_memory_bytes", "host_cores"]  # fmt: skip
 
+FAILURE_FIELDS = {
+    "step": "step",
+    "requested_alloc_bytes": "requested_bytes",
+    "device_free_bytes": "free_bytes",
+    "reclaimable_bytes": "reclaimable_bytes",
+    "allocated_bytes": "allocated_bytes",
+    "reserved_bytes": "reserved_bytes",
+    "peak_allocated_bytes": "stage_peak_allocated_bytes",
+    "peak_reserved_bytes": "stage_peak_reserved_bytes",
+    "alloc_retries": "alloc_retries",
+    "oom_count": "oom_count",
+    "exception_types": "exception_types",
+}
+
 
 def reduce_archives(paths: list[Path]) -> dict[str, pd.DataFrame]:
     raw = read_archives(paths)
@@ -108,11 +122,10 @@ def make_trials(raw: Raw, attempts: pd.DataFrame, intervals: pd.DataFrame, sampl
     peaks = intervals.groupby("key")[["peak_reserved_bytes", "peak_allocated_bytes"]].max()
     sampled = samples.groupby("key")[["device_used_bytes", "process_used_bytes"]].max()
     failed = trials["status"] == "memory_failure"
-    trials["peak_reserved_bytes"] = peaks["peak_reserved_bytes"].mask(failed)
-    trials["peak_allocated_bytes"] = peaks["peak_allocated_bytes"].mask(failed)
-    trials["peak_process_used_bytes"] = sampled["process_used_bytes"].mask(failed)
-    trials["all_samples_peak_bytes"] = sampled["device_used_bytes"]
-    trials["largest_device_used_sample_bytes"] = sampled["device_used_bytes"].mask(failed)
+    trials["peak_reserved_bytes"] = peaks["peak_reserved_bytes"]
+    trials["peak_allocated_bytes"] = peaks["peak_allocated_bytes"]
+    trials["peak_process_used_bytes"] = sampled["process_used_bytes"]
+    trials["largest_device_used_sample_bytes"] = sampled["device_used_bytes"]
     trials["reserved_plus_overhead_bytes"] = trials["peak_reserved_bytes"] + trials["process_overhead_bytes"]
     parts = trials[["largest_device_used_sample_bytes", "reserved_plus_overhead_bytes"]].astype("Float64")
     trials["peak_device_used_bytes"] = parts.max(axis=1)
@@ -200,11 +213,11 @@ def make_costs(trials: pd.DataFrame, intervals: pd.DataFrame) -> pd.DataFrame:
 def make_failures(raw: Raw, trials: pd.DataFrame) -> pd.DataFrame:
     columns = ["key", "archive", "configuration_id", "seed", "device", "model_id", "workload", "capacity_mib",
                "effective_capacity_bytes", "failure_stage", "evidence", "exit_code", "signal",
-               "all_samples_peak_bytes"]  # fmt: skip
+               "largest_device_used_sample_bytes"]  # fmt: skip
     failed = trials.loc[trials["state"] == "memory_failure", columns]
-    event = raw.events[raw.events["event"] == "failure"]
-    event = event.drop(columns=["event", "stage", "name", "value", "t_ns"], errors="ignore").drop_duplicates("key")
-    return failed.merge(event, on="key", how="left")
+    event = raw.events[raw.events["event"] == "failure"].drop_duplicates("key", keep="last").set_index("key")
+    event = event[list(FAILURE_FIELDS)].rename(columns=FAILURE_FIELDS)
+    return failed.rename(columns={"failure_stage": "stage"}).merge(event, on="key", how="left")
 
 
 def make_devices(raw: Raw, attempts: pd.DataFrame) -> pd.DataFrame:
@@ -240,12 +253,13 @@ def make_configurations(raw: Raw, attempts: pd.DataFrame, trials: pd.DataFrame) 
     table["distinct_seeds"] = by_configuration["seed"].nunique()
     table["memory_failures"] = (first["state"] == "memory_failure").groupby(first["configuration_id"]).sum()
     table["above_margin_trials"] = (first["state"] == "above_margin").groupby(first["configuration_id"]).sum()
+    completed = first[first["status"] == "completed"].groupby("configuration_id")
     counts = ["eligible_trials", "distinct_seeds", "memory_failures", "above_margin_trials"]
     table[counts] = table[counts].fillna(0).astype(int)
     table["completed_trials"] = table["eligible_trials"] - table["memory_failures"]
     for name, column in (("peak", "peak_device_used_bytes"), ("reserved", "peak_reserved_bytes"),
                          ("allocated", "peak_allocated_bytes"), ("process", "peak_process_used_bytes")):  # fmt: skip
-        table[f"max_completed_{name}_mib"] = by_configuration[column].max() / MIB
+        table[f"max_completed_{name}_mib"] = completed[column].max() / MIB
     table["min_effective_capacity_bytes"] = by_configuration["effective_capacity_bytes"].min()
     table["limit_mib"] = (table["min_effective_capacity_bytes"] - MARGIN_BYTES) / MIB
     table["is_within_5_percent"] = by_configuration["is_within_5_percent"].all()
