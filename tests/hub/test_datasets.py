@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fitproof.evidence.pack import pack
 from fitproof.hub.card import check_card, write_card
+from fitproof.reduce.ingest import ArchiveFile
+from fitproof.reduce.reduction import reduce_archives
 from fitproof.schema.view import FEATURE_DTYPES
+
+from benchmarks import synthetic
 
 PUBLISHED = Path(__file__).parents[2]
 DTYPES = set(FEATURE_DTYPES.values())
@@ -88,6 +93,18 @@ def test_the_default_view_needs_no_name(datasets, release, views, tmp_path):
     write_card(release, views)
     rows = datasets.load_dataset(str(release), split="measured", cache_dir=str(tmp_path / "cache"))
     assert rows.column_names[0] == "configuration_id"
+
+
+def test_every_view_of_the_schema_loads(datasets, tmp_path):
+    """The real views, reduced from a synthetic archive."""
+    root, runs = tmp_path / "release", tmp_path / "runs"
+    synthetic.write_panel(runs, attempts=12, samples=40)
+    archive = root / "releases" / "2026-12-01_synthetic_panel.tar.zst"
+    archive.parent.mkdir(parents=True)
+    packed = pack([runs], archive, level=3)
+    views = reduce_archives([ArchiveFile(path=archive, sha256=packed.sha256)], root)
+    write_card(root)
+    assert load_all(datasets, root, tmp_path / "cache") == sum(view.rows > 0 for view in views) >= 8
 
 
 @pytest.mark.skipif(not (PUBLISHED / "release.json").is_file(), reason="this clone holds no release")
