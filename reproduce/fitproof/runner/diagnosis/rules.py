@@ -180,6 +180,7 @@ _DEVICE_MEMORY = (
         r"larger than the maximum number of tokens that can be stored in (?:the )?KV cache",
         r"not enough memory\b.{0,80}mem-fraction-static|out of memory\b.{0,60}(?:max_total_tokens|mem-fraction)",
         r"(?:not enough|insufficient) (?:\w+ )?memory (?:to allocate|for) (?:the )?KV",
+        r"(?:not enough|insufficient) (?:GPU )?KV cache (?:memory|space)",
     ),
     _rule(
         "device_memory",
@@ -191,7 +192,8 @@ _DEVICE_MEMORY = (
     _rule(
         "device_memory",
         "XLA and TensorFlow forms",
-        r"RESOURCE[_ ]EXHAUSTED.{0,200}(?:out of memory|oom\b|allocat)|OOM when allocating tensor",
+        r"RESOURCE[_ ]EXHAUSTED.{0,200}(?:out of memory|oom\b|allocat|attempting to reserve)",
+        r"OOM when allocating tensor",
         r"ResourceExhaustedError.{0,200}(?:oom|allocat|out of memory)|failed to allocate .{0,60}from device",
         r"(?:Xla|Jax)RuntimeError.{0,120}failed to allocate",
     ),

@@ -11,7 +11,7 @@ def _any(*patterns: str) -> re.Pattern[str]:
 NOISE = _any(
     r"not (?:be )?(?:a |an )?(?:failure|issue|fatal)",
     r"is not considered",
-    r"potential root causes",
+    r"potential root causes|\bcauses (?:include|are|may|might)\b|\(1\) the process (?:is|was) killed",
     r"pytorch allocator cache flushes",
     r"\b(?:num_)?ooms?(?:[ _-]?(?:count|kill|total))?s?[\"']?\s*[=:]\s*0\b",
     r"\boom_kill(?:ed)?[\"']?[\s:=]+(?:0|false)\b",
@@ -32,9 +32,10 @@ HEDGE = re.compile(
 # The program says that it goes on (and does not advise its reader to) ...
 HANDLED = re.compile(
     r"(?<!try )(?<!by )(?<!or )(?<!and )(?<!consider )(?<!for )(?<!of )(?<!recommend )(?<!before )\b(?:retrying"
-    r"|will retry|skipp(?:ing|ed)|falling back|fallback to|reducing|decreas(?:ing|ed)|halv(?:ing|ed)"
-    r"|downshift(?:ing|ed)?|lowering|recover(?:ed|ing)|continuing|ignor(?:ing|ed)|splitting|emptying cache|cache cleared|clearing cache"
-    r"|trying (?:again|with|smaller)|attempting to recover|rescheduling|dropping (?:batch|sample|micro))\b",
+    r"|will retry|skipp(?:ing|ed)|falling back|fallback to|reducing|decreas(?:ing|ed)|halv(?:ing|ed)|lowering"
+    r"|downshift(?:ing|ed)?|recover(?:ed|ing)|continuing|ignor(?:ing|ed)|splitting|emptying cache|cache cleared"
+    r"|clearing cache|trying (?:again|with|smaller)|attempting to recover|rescheduling"
+    r"|dropping (?:batch|sample|micro))\b",
     re.I,
 )
 # ... and here that it does not.
