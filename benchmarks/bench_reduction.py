@@ -78,9 +78,7 @@ def show(row: dict, before: dict | None) -> None:
         print(f"  {name:14} {figures}{ratio}")
     if before:
         growth = row["seconds"] / before["seconds"] / (row["scale"] / before["scale"])
-        print(
-            f"  seconds per attempt, against x{before['scale']}: {growth:.2f} (1 is linear, less is a fixed cost shared)"
-        )
+        print(f"  seconds per attempt, against x{before['scale']}: {growth:.2f} (1: linear; less: fixed cost)")
 
 
 def main() -> None:
