@@ -1,5 +1,7 @@
+import gc
 import io
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -60,8 +62,6 @@ def test_greedy_equals_generate_for_the_other_architectures(model_type, padding,
     if model_type == "phi3":
         config |= dict(pad_token_id=0, bos_token_id=1, eos_token_id=2)
     s = tiny(model=real.model_id, max_num_seqs=4, lora_targets=targets, padding=padding, max_response_length=70)
-    from dataclasses import replace
-
     monkeypatch.setitem(catalogue(), real.model_id, replace(real, config=config))
     model = loud(build_actor(s, 1, CPU))
     with torch.no_grad():
@@ -104,8 +104,6 @@ def test_release_frees_the_pool_at_once():
     engine = CudaGraphEngine(build_actor(s, 1, CPU), s, CPU, quiet())
     engine.rollout(make_prompts(s, 384, 3, 1, CPU))
     pool = weakref.ref(engine._state.pool)
-    import gc
-
     gc.disable()  # no cycle may stand between the pool and its end
     try:
         engine.release()

@@ -2,7 +2,7 @@ import math
 
 import torch
 from fitproof.runner.program import losses, scoring
-from fitproof.runner.program.models import build_actor
+from fitproof.runner.program.models import build_actor, build_frozen
 from fitproof.runner.program.sequences import make_prompts
 from program_cases import CPU, TINY, tiny
 
@@ -86,8 +86,6 @@ def test_score_equals_a_plain_forward_pass():
 
 def test_without_adapter_is_the_base_model():
     s = tiny(reference="copy")
-    from fitproof.runner.program.models import build_frozen
-
     actor, copy = build_actor(s, 1, CPU), build_frozen(s, s.model_id, 1, CPU)
     prompts = make_prompts(s, 512, 1, 1, CPU)
     ids = torch.cat([prompts.ids, torch.arange(60).view(6, 10)], 1)

@@ -5,6 +5,7 @@ from fitproof.runner.program.prompts import make_tasks, score_response
 from fitproof.runner.program.residency import Residency
 from fitproof.runner.program.sequences import attention_mask, make_prompts
 from fitproof.runner.program.updates import Updater
+from fitproof.schema.models import Model
 from program_cases import CPU, TINY, tiny
 
 
@@ -35,10 +36,6 @@ def test_adapter_dtype(base, adapter):
 
 def test_targets_of_a_fused_architecture():
     s = tiny(model="microsoft/Phi-4-mini-instruct", lora_targets="all_linear")
-    from unittest.mock import patch
-
-    from fitproof.schema.models import Model
-
     small = dict(hidden_size=64, intermediate_size=96, num_hidden_layers=1, num_attention_heads=4, vocab_size=400,
                  num_key_value_heads=2, pad_token_id=0, bos_token_id=1, eos_token_id=2)  # fmt: skip
     with patch("fitproof.runner.program.models.get_model", return_value=Model("a/b", "x", "mit", "phi3", None, small)):

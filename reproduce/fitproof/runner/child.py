@@ -49,7 +49,8 @@ def _run(record: dict, attempt_dir: Path, stream) -> int:
     device = torch.device("cpu") if record["device_kind"] == "cpu" else torch.device("cuda", 0)
     # Nothing before this line touches the device, and the recorder does not either: an out-of-memory of the context
     # itself is a result, and is recorded like any other.
-    recorder = Recorder(stream, CpuMeter() if device.type == "cpu" else CudaMeter(device))
+    settle = 1.5e-9 * (record["sampler_interval_ns"] or 0)  # long enough for one sample, whatever its phase
+    recorder = Recorder(stream, CpuMeter() if device.type == "cpu" else CudaMeter(device), settle_seconds=settle)
     has_context = False
     try:
         settings = Settings(**record["settings"])

@@ -3,6 +3,7 @@
 Callers write `device_ops.empty_cache(...)` (module attribute, looked up at the call), so that replacing works.
 """
 
+import functools
 from collections.abc import Callable
 
 import torch
@@ -41,6 +42,23 @@ def device_total_bytes(device: torch.device) -> int | None:
     return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
 
 
+@functools.cache
+def capture_stream(device: torch.device) -> "torch.cuda.Stream":
+    """The one stream of this process that graphs are captured on.
+
+    The first cuBLAS call on a stream allocates a workspace for it that is never freed: with a stream per capture they
+    would pile up. Made here, outside of any capture, the workspace is an ordinary allocation; inside, it would land in
+    the graphs' private pool and outlive them.
+    """
+    stream = torch.cuda.Stream(device)
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        one = torch.zeros(16, 16, device=device)
+        torch.mm(one, one)
+    torch.cuda.current_stream(device).wait_stream(stream)
+    return stream
+
+
 class GraphPool:
     """Captures functions as CUDA graphs that share one private memory pool; on a CPU the functions run as they are.
 
@@ -52,14 +70,6 @@ class GraphPool:
         self.device = device
         self.captures = 0
         self._handle = None
-        if device.type == "cuda":
-            self._stream = torch.cuda.Stream(device)
-            # The first cuBLAS call on a stream allocates that stream's workspace. Inside a capture the workspace would
-            # land in the graphs' private pool and outlive the graphs; here it is an ordinary allocation.
-            with torch.cuda.stream(self._stream):
-                one = torch.zeros(16, 16, device=device)
-                torch.mm(one, one)
-            torch.cuda.current_stream(device).wait_stream(self._stream)
 
     def capture(self, function: Callable[[], None]) -> Callable[[], None]:
         """A callable that replays `function`, whose every tensor must keep its address."""
@@ -67,16 +77,16 @@ class GraphPool:
             return function
         if self._handle is None:
             self._handle = torch.cuda.graph_pool_handle()
-        graph = torch.cuda.CUDAGraph()
-        self._stream.wait_stream(torch.cuda.current_stream(self.device))
+        stream, graph = capture_stream(self.device), torch.cuda.CUDAGraph()
+        stream.wait_stream(torch.cuda.current_stream(self.device))
         # Not `torch.cuda.graph(...)`: that empties the allocator's cache before each capture, which would change what
         # the trial measures. Relaxed mode: lazily loaded kernels may allocate while the capture runs.
-        with torch.cuda.stream(self._stream):
+        with torch.cuda.stream(stream):
             graph.capture_begin(pool=self._handle, capture_error_mode="relaxed")
             try:
                 function()
             finally:
                 graph.capture_end()
-        torch.cuda.current_stream(self.device).wait_stream(self._stream)
+        torch.cuda.current_stream(self.device).wait_stream(stream)
         self.captures += 1
         return graph.replay

@@ -119,11 +119,18 @@ def _status_bytes(key: str) -> int:
 
 class Recorder:
     """Appends events to `stream` (text, or None to keep nothing). Each event is one write and one flush, so a kill
-    leaves at most one torn last line. Stages do not nest; what lies between them is `idle`.
+    leaves at most one torn last line. Stages do not nest; what lies between them is `idle`, at least
+    `settle_seconds` after each.
     """
 
-    def __init__(self, stream: IO[str] | None, meter: MemoryMeter, clock: Callable[[], int] = time.monotonic_ns):
-        self._stream, self.meter, self._clock = stream, meter, clock
+    def __init__(
+        self,
+        stream: IO[str] | None,
+        meter: MemoryMeter,
+        clock: Callable[[], int] = time.monotonic_ns,
+        settle_seconds: float = 0.0,
+    ):
+        self._stream, self.meter, self._clock, self._settle_seconds = stream, meter, clock, settle_seconds
         self._stage: tuple[str, int] | None = None
         self._last_step = 0
 
@@ -144,6 +151,9 @@ class Recorder:
         yield
         self._write("stage_end", stage=name, step=step, **self.meter.end(), tokens=tokens)
         self._stage = None
+        # The outside sampler must see the device once while nothing happens on it: only such a reading can be set
+        # against the reserved bytes of the event above.
+        time.sleep(self._settle_seconds)
 
     def fact(self, name: str, value: int | str) -> None:
         self._write("fact", name=name, value=value)
