@@ -24,6 +24,8 @@ _MOST_SHAPES = 100_000  # messages make new shapes; what is remembered stays bou
 
 def check_event(line: bytes, where: str) -> dict:
     """One event, checked in full. Raises EvidenceError."""
+    if not (line.startswith(b"{") and line.endswith(b"}")):
+        raise EvidenceError(where, found=repr(line[:200]), expected="one object, without space around it")
     record = strict_json(line, where)
     kind = record.get("event") if isinstance(record, dict) else None
     spec = event_spec(kind)
@@ -106,8 +108,5 @@ def _explain(files: list[Lines], error: str = "") -> None:
     for file in files:
         lines = whole_lines(file.data, file.where, may_be_torn=file.may_be_torn).split(b"\n")[:-1]
         for number, line in enumerate(lines, start=1):
-            where = f"{file.where} line {number}"
-            check_event(line, where)
-            if not (line.startswith(b"{") and line.endswith(b"}")):
-                raise EvidenceError(where, found=repr(line[:200]), expected="an object, without space around it")
+            check_event(line, f"{file.where} line {number}")
     raise EvidenceError(files[0].where, found=error or "lines that do not parse", expected="one JSON object a line")

@@ -1,0 +1,123 @@
+"""Golden cases: small raw records whose views were worked out by hand."""
+
+import json
+
+import pytest
+from fitproof.schema.views import VIEWS
+from golden import CASES, expected_files, rows_of
+from raw_cases import INPUTS, MIB
+
+REGENERATE = ".venv/bin/python tests/reduce/golden.py {}"
+NAMES = sorted(path.name for path in CASES.iterdir())
+
+
+@pytest.fixture(scope="module")
+def views(tmp_path_factory):
+    made = {}
+
+    def run(case: str) -> dict[str, list[dict]]:
+        if case not in made:
+            made[case] = rows_of(case, tmp_path_factory.mktemp(case))
+        return made[case]
+
+    return run
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_views_are_the_expected_ones(case, views):
+    found, expected = views(case), expected_files(case)
+    hint = f"if the change is meant: {REGENERATE.format(case)}"
+    assert sorted(found) == sorted(expected), hint
+    for view, path in expected.items():
+        assert found[view] == json.loads(path.read_text(encoding="utf-8")), f"{case}/{view}: {hint}"
+
+
+def test_no_golden_is_left_over():
+    """Every case is made by raw_cases.py, every expected file is of a view, and nothing else lies there."""
+    assert sorted(INPUTS) == NAMES
+    for case in NAMES:
+        assert sorted(p.name for p in (CASES / case).iterdir()) == ["ORIGIN.md", "archives", "expected"]
+        assert set(expected_files(case)) <= set(VIEWS)
+        assert all(path.suffix == ".json" for path in (CASES / case / "expected").iterdir())
+
+
+def test_inputs_are_what_their_origin_says(tmp_path):
+    for case, make in INPUTS.items():
+        make(tmp_path / case)
+        made = {p.relative_to(tmp_path / case): p.read_bytes() for p in (tmp_path / case).rglob("*") if p.is_file()}
+        folder = CASES / case / "archives"
+        assert made == {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}, case
+
+
+def one(rows: list[dict], **wanted) -> dict:
+    [row] = [row for row in rows if all(row[k] == v for k, v in wanted.items())]
+    return row
+
+
+def test_a_spike_between_samples_counts_and_thinning_keeps_the_earliest_maxima(views):
+    found = views("complete")
+    trial = one(found["trials"], seed=0)
+    assert trial["largest_device_used_sample_bytes"] == 7_000 * MIB
+    assert trial["process_overhead_bytes"] == 500 * MIB
+    assert trial["peak_device_used_bytes"] == 9_500 * MIB
+    kept = [r for r in found["memory_samples"] if r["trial_id"] == trial["trial_id"] and r["stage"] == "rollout"]
+    # bucket of 301..400: first 301, device 330 (not 340), process 340 (not 350); bucket of 401..500: 499, also the last
+    assert [round(r["elapsed_seconds"] * 1000) for r in kept] == [301, 330, 340, 499]
+
+
+def test_the_limit_is_inclusive(views):
+    found = views("above_margin")
+    states = {row["seed"]: row["state"] for row in found["trials"]}
+    assert states == {0: "within_margin", 1: "within_margin", 2: "above_margin"}
+    assert one(found["trials"], seed=1)["peak_device_used_bytes"] == one(found["trials"], seed=1)["limit_bytes"]
+    [configuration] = found["configurations"]
+    assert (configuration["label"], configuration["limit_mib"]) == ("above_margin", 14_324.0)
+
+
+def test_a_failure_is_a_row_and_its_peak_is_no_demand(views):
+    found = views("memory_failure")
+    [configuration] = found["configurations"]
+    assert configuration["label"] == "memory_failure"
+    assert configuration["max_completed_peak_mib"] == 9_500.0
+    failed = one(found["trials"], seed=1)
+    stages = {r["stage"]: r for r in found["stage_peaks"] if r["trial_id"] == failed["trial_id"]}
+    assert {s: r["coverage"] for s, r in stages.items()} == {
+        "initializing": "completed", "rollout": "terminal_partial", "actor_update": "completed",
+    }  # fmt: skip
+    assert stages["rollout"]["peak_reserved_bytes"] == 15_000 * MIB
+    assert stages["rollout"]["seconds"] == pytest.approx(0.199 + 0.090)
+    assert one(found["failures"], seed=1)["requested_bytes"] == 512 * MIB
+    silent = one(found["failures"], seed=2)
+    assert (silent["stage"], silent["step"], silent["requested_bytes"]) == ("rollout", None, None)
+    costs = [r for r in found["iteration_costs"] if r["trial_id"] == failed["trial_id"]]
+    assert all(r["step"] < 2 for r in costs)
+
+
+def test_what_was_interrupted_or_never_started_stays_visible(views):
+    found = views("interrupted")
+    assert [one(found["panel_slots"], seed=s)["state"] for s in range(3)] == ["completed", "interrupted", "not started"]
+    assert sorted(r["status"] for r in found["attempts"]) == ["completed", "interrupted", "interrupted"]
+    assert one(found["trials"], seed=0)["attempt_id"] == one(found["attempts"], attempt_number=2)["attempt_id"]
+
+
+def test_a_cpu_trial_has_no_capacity_no_overhead_and_no_label(views):
+    found = views("cpu")
+    trial = one(found["trials"], seed=0)
+    assert trial["peak_process_used_bytes"] - trial["peak_device_used_bytes"] == 300 * MIB
+    nulls = ("state", "capacity_mib", "limit_bytes", "process_overhead_bytes", "is_within_5_percent")
+    assert [trial[name] for name in nulls] == [None] * 5
+    assert found["configurations"][0]["label"] is None
+
+
+def test_later_campaigns_and_panels_do_not_enter_a_configuration(views):
+    [configuration] = views("two_campaigns")["configurations"]
+    wanted = {"label": "within_margin", "memory_failures": 0, "campaign": "first", "campaigns": 2, "panel": "golden",
+              "planned_slots": 7, "eligible_trials": 4, "distinct_seeds": 3}  # fmt: skip
+    assert {name: configuration[name] for name in wanted} == wanted
+
+
+def test_a_small_card_has_a_state_but_no_label(views):
+    [configuration] = views("small_capacity")["configurations"]
+    assert configuration["label"] is None
+    assert configuration["single_run_state"] == "above_margin"
+    assert configuration["is_within_5_percent"] is True  # the largest peak is 95 % to the byte
