@@ -10,12 +10,10 @@ from .capacities import GRID, Capacity
 from .estimate import estimate_seconds
 
 
-def grid(
-    *, capacities: Sequence[Capacity] = GRID, levels: Sequence[str] = tuple(LEVELS), seeds: Sequence[int] = (0, 1, 2)
-) -> Panel:
+def grid(*, capacities: Sequence[Capacity] = GRID, seeds: Sequence[int] = (0, 1, 2)) -> Panel:
     """Hardware: one NVIDIA GPU whose memory exceeds the largest capacity of the table; written for one H200.
 
-    Every (model, workload) of the table x levels x seeds, 2 steps (the peak with Adam's state comes at the second),
+    Every (model, workload) of the table x its levels x seeds, 2 steps (the peak with Adam's state comes at the second),
     edges decoded. Slots go seed by seed, and within a seed by capacity, so that a run cut short holds whole seeds and
     the ballast seldom moves. Raises UsageError for an empty table.
     """
@@ -29,7 +27,7 @@ def grid(
     slots = []
     for seed in seeds:
         for cell in sorted(capacities, key=lambda c: (c.capacity_mib, c.model_id, c.workload)):
-            for level in levels:
+            for level in cell.levels:
                 settings = resolve(
                     model_id=cell.model_id,
                     workload=cell.workload,

@@ -13,9 +13,8 @@ SCOUT_MODELS = (
     "Qwen/Qwen2.5-1.5B-Instruct",
     "HuggingFaceTB/SmolLM2-360M-Instruct",
     "meta-llama/Llama-3.2-1B-Instruct",
-    "Qwen/Qwen3-1.7B",
 )
-SCOUT_WORKLOADS = ("short", "chat", "math")
+SCOUT_WORKLOADS = ("short", "chat")
 
 
 def scout(
@@ -28,7 +27,7 @@ def scout(
 ) -> Panel:
     """Hardware: one GPU with 80 GB or more, whole card; written for one H200.
 
-    Six models of four families x three workloads at one level in the middle of the grid (c3: micro-batch 16), edges
+    Five models of four families x two workloads at one level in the middle of the grid (c3: micro-batch 16), edges
     decoded. The level's reservation is left out: a share of the whole card would hide what the trial itself needs.
     """
     batches = {name: value for name, value in LEVELS[level].items() if name != "kv_reservation"}
