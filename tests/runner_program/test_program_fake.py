@@ -53,6 +53,8 @@ def seams():
         dict(model=TINY[1], adaptation="full", reference="copy"),
         dict(gradient_checkpointing=False, logits_chunk=7, dtype="bfloat16"),
         dict(rollout_weights="copy", padding="none", parameter_offload=True, optimizer_offload=True),
+        dict(algorithm="ppo", parameter_offload=True),
+        dict(algorithm="opd", teacher=TINY[0]),
         dict(attn_implementation="eager", free_cache_engine=False, decode_coverage="edges", max_response_length=40),
     ],
     ids=lambda given: "-".join(map(str, given)),

@@ -11,7 +11,7 @@ def test_grpo_loss_equals_an_independent_float64_computation():
     generator = torch.Generator().manual_seed(5)
     logp, old, ref = (torch.randn(6, 9, generator=generator) - 3 for _ in range(3))
     rewards = torch.tensor([0.0, 1.0, 0.5, 0.5, 2.0, 0.1])
-    got = losses.grpo_loss(logp, old, ref, losses.group_advantages(rewards, 3))
+    got = losses.policy_loss(logp, old, ref, losses.group_advantages(rewards, 3).unsqueeze(-1))
     total = 0.0
     for i in range(6):
         group = [float(r) for r in rewards[i // 3 * 3 : i // 3 * 3 + 3]]
@@ -25,6 +25,52 @@ def test_grpo_loss_equals_an_independent_float64_computation():
             divergence = math.exp(ref_ - new_) - (ref_ - new_) - 1
             total += -min(ratio * advantage, clipped * advantage) + 0.04 * divergence
     assert math.isclose(float(got), total / 54, rel_tol=1e-5)
+
+
+def test_generalised_advantages_equal_the_sum_of_discounted_errors():
+    generator = torch.Generator().manual_seed(6)
+    rewards, values = torch.randn(3, generator=generator), torch.randn(3, 7, generator=generator)
+    got = losses.generalised_advantages(rewards, values)
+    for i in range(3):
+        v = [float(x) for x in values[i]] + [0.0]
+        errors = [(float(rewards[i]) if t == 6 else 0.0) + v[t + 1] - v[t] for t in range(7)]
+        for t in range(7):
+            expected = sum(0.95 ** (u - t) * errors[u] for u in range(t, 7))
+            assert math.isclose(float(got[i, t]), expected, rel_tol=1e-5, abs_tol=1e-6)
+
+
+def test_clipped_value_loss_equals_an_independent_float64_computation():
+    generator = torch.Generator().manual_seed(7)
+    new, old, returns = (torch.randn(4, 5, generator=generator) for _ in range(3))
+    total = 0.0
+    for n, o, g in zip(*(x.flatten().tolist() for x in (new, old, returns)), strict=True):
+        clipped = min(max(n, o - 0.2), o + 0.2)
+        total += max((n - g) ** 2, (clipped - g) ** 2) / 2
+    assert math.isclose(float(losses.clipped_value_loss(new, old, returns)), total / 20, rel_tol=1e-5)
+
+
+def test_forward_divergence_equals_an_independent_float64_computation():
+    generator = torch.Generator().manual_seed(8)
+    teacher = torch.randn(2, 3, 40, generator=generator).log_softmax(-1)
+    student = torch.randn(2, 3, 40, generator=generator).log_softmax(-1)
+    top = teacher.topk(4)
+    got = losses.forward_divergence(top.values, student.gather(-1, top.indices))
+    total = 0.0
+    for i in range(2):
+        for t in range(3):
+            p = [math.exp(float(x)) for x in top.values[i, t]]
+            q = [float(student[i, t, k]) for k in top.indices[i, t]]
+            total += sum(x / sum(p) * (math.log(x / sum(p)) - y) for x, y in zip(p, q, strict=True))
+    assert math.isclose(float(got), total / 6, rel_tol=1e-5)
+    assert float(got) >= 0
+    whole = losses.forward_divergence(teacher, teacher)
+    assert abs(float(whole)) < 1e-6  # of a distribution from itself
+
+
+def test_whitened_advantages():
+    x = losses.whiten(torch.randn(5, 8) * 3 + 2)
+    assert abs(float(x.mean())) < 1e-6
+    assert math.isclose(float(x.var()), 1.0, rel_tol=1e-4)
 
 
 def test_advantages_of_equal_rewards_are_zero():
@@ -65,7 +111,7 @@ def test_chunks_keep_the_vocabulary_projection_small():
 
     states = torch.randn(60, 64, requires_grad=True)  # the width 64 tells the transposed weight from logits
     with Watch():
-        scoring.project_logprobs(model, states, torch.arange(60), s.logits_chunk).sum().backward()
+        scoring.project_logprobs(model, states, torch.arange(60)[:, None], s.logits_chunk).sum().backward()
     assert largest == 8
 
 

@@ -1,3 +1,5 @@
+from unittest.mock import patch
+
 import pytest
 import torch
 from fitproof.runner.program.models import build_actor, build_frozen, is_lora

@@ -27,6 +27,7 @@ for _type in sorted({m.model_type for m in catalogue().values()}):
     importlib.import_module(f"transformers.models.{_type}.modeling_{_type}")
 
 INIT_STD = 0.02  # transformers' initializer_range of all five architectures
+TEACHER = "teacher"  # name of the second adapter
 ADAPTER_B_STD = 1e-3  # not zero, as fresh adapters would be: then they change what the model says
 
 # For padding=none. transformers makes a mask itself when it gets none, after asking whether any position is padding: a
@@ -76,6 +77,18 @@ class LanguageModel:
         with self.adapter.disable_adapter() if self.adapter is not None else contextlib.nullcontext():
             yield
 
+    @contextlib.contextmanager
+    def as_teacher(self) -> Iterator[None]:
+        """With the teacher's adapter in place of the student's, where there is one; else as it is."""
+        if self.adapter is None or TEACHER not in self.adapter.peft_config:
+            yield
+            return
+        self.adapter.set_adapter(TEACHER)
+        try:
+            yield
+        finally:
+            self.adapter.set_adapter("default")  # and its parameters trainable again, the teacher's not
+
     def offload(self) -> None:
         """Move the parameters to (pinned) host memory. Gradients must be gone."""
         if self._is_away:
@@ -118,6 +131,27 @@ def build_frozen(s: Settings, model_id: str, seed: int, device: torch.device) ->
     return LanguageModel(causal, None, device)
 
 
+def build_critic(s: Settings, seed: int, device: torch.device) -> LanguageModel:
+    """A value model: the actor's architecture with a scalar head, every parameter trainable."""
+    causal = _build_causal(s, s.model_id, seed, device, is_critic=True)
+    if s.gradient_checkpointing:
+        causal.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return LanguageModel(causal, None, device)
+
+
+def add_teacher_adapter(model: LanguageModel, s: Settings, seed: int, device: torch.device) -> None:
+    """A second, frozen adapter on the same backbone, of the student's shape and with weights of its own."""
+    with no_init_weights(), torch.device(device):
+        model.adapter.add_adapter(
+            TEACHER, _lora_config(model.causal, s), autocast_adapter_dtype=s.adapter_dtype == "float32"
+        )
+    _fill_adapter(model.causal, TEACHER, s, seed, device)
+    model.adapter.set_adapter("default")
+    for name, p in model.causal.named_parameters():
+        if f".{TEACHER}." in name:
+            p.requires_grad_(False)
+
+
 def synchronise(target: LanguageModel, source: LanguageModel) -> None:
     """Write the source's effective weights into `target`, a plain model of the same architecture; adapters are merged.
 
@@ -148,7 +182,7 @@ def attention_name(s: Settings) -> str:
     return MASKLESS_SDPA if s.attn_implementation == "sdpa" and s.padding == "none" else s.attn_implementation
 
 
-def _build_causal(s: Settings, model_id: str, seed: int, device: torch.device) -> nn.Module:
+def _build_causal(s: Settings, model_id: str, seed: int, device: torch.device, *, is_critic: bool = False) -> nn.Module:
     if s.quantization != "none":
         raise EnvironmentLacks(
             f"quantization={s.quantization}", found="this version of the trial program", expected="quantization=none",
@@ -162,6 +196,8 @@ def _build_causal(s: Settings, model_id: str, seed: int, device: torch.device) -
             config, dtype=getattr(torch, s.dtype), attn_implementation=attention_name(s)
         )
     causal.tie_weights()
+    if is_critic:
+        causal.lm_head = nn.Linear(config.hidden_size, 1, bias=False, dtype=getattr(torch, s.dtype), device="meta")
     # No end token: responses have forced lengths, and `generate` would look at the values to find one.
     config.eos_token_id = causal.generation_config.eos_token_id = None
     with torch.device(device):
@@ -190,19 +226,24 @@ def _fill(p: nn.Parameter, name: str, generator: torch.Generator) -> None:
 
 
 def _attach_lora(causal: nn.Module, s: Settings, seed: int, device: torch.device) -> nn.Module:
+    with no_init_weights(), torch.device(device):
+        peft = get_peft_model(causal, _lora_config(causal, s), autocast_adapter_dtype=s.adapter_dtype == "float32")
+    _fill_adapter(causal, "default", s, seed + 1, device)
+    return peft
+
+
+def _lora_config(causal: nn.Module, s: Settings) -> LoraConfig:
     names = _TARGETS[s.lora_targets]
     if causal.config.model_type == "phi3":
         names = tuple(dict.fromkeys(_FUSED.get(n, n) for n in names))
-    lora = LoraConfig(r=s.lora_rank, lora_alpha=s.lora_alpha, target_modules=list(names), lora_dropout=0.0,
+    return LoraConfig(r=s.lora_rank, lora_alpha=s.lora_alpha, target_modules=list(names), lora_dropout=0.0,
                       bias="none", task_type="CAUSAL_LM", init_lora_weights=False)  # fmt: skip
-    with no_init_weights(), torch.device(device):
-        peft = get_peft_model(causal, lora, autocast_adapter_dtype=s.adapter_dtype == "float32")
-    generator = torch.Generator(device).manual_seed(seed + 1)
+
+
+def _fill_adapter(causal: nn.Module, name: str, s: Settings, seed: int, device: torch.device) -> None:
+    generator = torch.Generator(device).manual_seed(seed)
     with torch.no_grad():
-        for module in causal.modules():
-            if not is_lora(module):
-                continue
+        for module in (m for m in causal.modules() if is_lora(m)):
             for matrices, std in ((module.lora_A, module.in_features**-0.5), (module.lora_B, ADAPTER_B_STD)):
                 matrices.to(getattr(torch, s.adapter_dtype))  # peft gives float32 or the base's dtype, nothing else
-                matrices["default"].weight.normal_(0.0, std, generator=generator)
-    return peft
+                matrices[name].weight.normal_(0.0, std, generator=generator)

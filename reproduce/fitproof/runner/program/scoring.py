@@ -28,18 +28,24 @@ def response_states(model: LanguageModel, s: Settings, ids: torch.Tensor, keep: 
 
 def token_logprobs(model: LanguageModel, s: Settings, ids: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
     """float32 log-probabilities [b, R] of the response tokens of `ids` [b, T]. Differentiable where grad is on."""
-    states = response_states(model, s, ids, keep)
     labels = ids[:, keep.shape[1] :]
-    flat = project_logprobs(model, states.reshape(-1, states.shape[-1]), labels.reshape(-1), s.logits_chunk)
-    return flat.view(labels.shape)
+    return top_logprobs(model, s, ids, keep, labels.unsqueeze(-1)).squeeze(-1)
+
+
+def top_logprobs(
+    model: LanguageModel, s: Settings, ids: torch.Tensor, keep: torch.Tensor, wanted: torch.Tensor
+) -> torch.Tensor:
+    """float32 log-probabilities [b, R, k] of k given tokens `wanted` [b, R, k] at each response position."""
+    states = response_states(model, s, ids, keep)
+    flat = project_logprobs(model, states.flatten(0, 1), wanted.flatten(0, 1), s.logits_chunk)
+    return flat.view(wanted.shape)
 
 
 def project_logprobs(model: LanguageModel, states: torch.Tensor, labels: torch.Tensor, chunk: int) -> torch.Tensor:
-    """float32 log-probabilities [n] of `labels` [n] given hidden states [n, H]; `chunk` at a time, 0 = all."""
+    """float32 log-probabilities [n, k] of `labels` [n, k] given hidden states [n, H]; `chunk` rows at once, 0 = all."""
 
     def logprobs(rows: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        scores = torch.log_softmax(model.logits(rows), dim=-1)
-        return scores.gather(-1, wanted.unsqueeze(-1)).squeeze(-1)
+        return torch.log_softmax(model.logits(rows), dim=-1).gather(-1, wanted)
 
     if chunk == 0 or chunk >= states.shape[0]:
         return logprobs(states, labels)
@@ -53,12 +59,45 @@ def project_logprobs(model: LanguageModel, states: torch.Tensor, labels: torch.T
     return torch.cat(parts)
 
 
+def values(critic: LanguageModel, s: Settings, ids: torch.Tensor, keep: torch.Tensor) -> torch.Tensor:
+    """float32 values [b, R] of the state before each response token."""
+    return critic.logits(response_states(critic, s, ids, keep)).squeeze(-1)
+
+
+def _micro_batches(ids: torch.Tensor, keep: torch.Tensor, size: int):
+    return zip(ids.split(size), keep.split(size), strict=True)
+
+
 @torch.no_grad()
 def score(model: LanguageModel, s: Settings, ids: torch.Tensor, keep: torch.Tensor, micro_batch: int) -> torch.Tensor:
     """float32 log-probabilities [N, R] of all response tokens, without gradients, `micro_batch` sequences at a time."""
     model.causal.eval()
-    parts = [
-        token_logprobs(model, s, some_ids, some_keep)
-        for some_ids, some_keep in zip(ids.split(micro_batch), keep.split(micro_batch), strict=True)
-    ]
-    return torch.cat(parts)
+    return torch.cat([token_logprobs(model, s, *part) for part in _micro_batches(ids, keep, micro_batch)])
+
+
+@torch.no_grad()
+def score_values(
+    critic: LanguageModel, s: Settings, ids: torch.Tensor, keep: torch.Tensor, micro_batch: int
+) -> torch.Tensor:
+    """float32 values [N, R], without gradients."""
+    critic.causal.eval()
+    return torch.cat([values(critic, s, *part) for part in _micro_batches(ids, keep, micro_batch)])
+
+
+@torch.no_grad()
+def score_top(
+    model: LanguageModel, s: Settings, ids: torch.Tensor, keep: torch.Tensor, micro_batch: int, k: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k most likely tokens of each response position: float32 log-probabilities and ids, both [N, R, k]."""
+    model.causal.eval()
+    scores, tokens = [], []
+    for some_ids, some_keep in _micro_batches(ids, keep, micro_batch):
+        states = response_states(model, s, some_ids, some_keep)
+        shape, rows = (*states.shape[:2], k), states.flatten(0, 1)
+        parts = [
+            torch.log_softmax(model.logits(part), dim=-1).topk(k, dim=-1)
+            for part in rows.split(s.logits_chunk or rows.shape[0])
+        ]
+        scores.append(torch.cat([p.values for p in parts]).view(shape))
+        tokens.append(torch.cat([p.indices for p in parts]).view(shape))
+    return torch.cat(scores), torch.cat(tokens)

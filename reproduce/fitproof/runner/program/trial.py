@@ -4,7 +4,9 @@ import torch
 
 from ...errors import EnvironmentLacks
 from ...schema.settings import Settings
-from .recipes import grpo
+from .recipes.grpo import Grpo
+from .recipes.opd import Opd
+from .recipes.ppo import Ppo
 from .recorder import CpuMeter, Recorder
 
 
@@ -15,19 +17,12 @@ def run(settings: Settings, *, seed: int, device: torch.device, recorder: Record
     """
     if isinstance(recorder.meter, CpuMeter):
         recorder.fact("baseline_process_bytes", recorder.meter.baseline)
-    recipes = {"grpo": grpo.run}
-    refuse_unsupported(settings, tuple(recipes))
+    if settings.checkpoint_every:
+        raise EnvironmentLacks(
+            f"checkpoint_every={settings.checkpoint_every}", found="this version of the trial program",
+            expected="checkpoint_every=0", hint="plan the configuration without checkpoints",
+        )  # fmt: skip
+    recipe = {"grpo": Grpo, "ppo": Ppo, "opd": Opd}[settings.algorithm]
     torch.manual_seed(seed)  # sampling; weights and prompts draw from generators of their own
-    recipes[settings.algorithm](settings, seed=seed, device=device, recorder=recorder)
+    recipe(settings, seed=seed, device=device, recorder=recorder).run()
     recorder.finished(settings.total_training_steps)
-
-
-def refuse_unsupported(s: Settings, algorithms: tuple[str, ...]) -> None:
-    rules = [
-        (s.algorithm in algorithms, f"algorithm={s.algorithm}", f"algorithm in {', '.join(algorithms)}"),
-        (s.checkpoint_every == 0, f"checkpoint_every={s.checkpoint_every}", "checkpoint_every=0"),
-    ]
-    for holds, subject, expected in rules:
-        if not holds:
-            raise EnvironmentLacks(subject, found="this version of the trial program", expected=expected,
-                                   hint="fitproof plan --help  # choose other settings")  # fmt: skip

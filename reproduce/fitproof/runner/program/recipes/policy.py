@@ -1,0 +1,120 @@
+"""What every recipe has: a policy under training, its rollout engine, its optimizer, and recorded stages."""
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+from ....errors import EnvironmentLacks
+from ....schema.settings import Settings
+from .. import device as device_ops
+from ..engines.cuda_graph import CudaGraphEngine
+from ..engines.hf_generate import HfGenerate
+from ..models import LanguageModel, build_actor, build_frozen, synchronise
+from ..prompts import score_response
+from ..recorder import Recorder
+from ..residency import Movable, Residency
+from ..scoring import score
+from ..sequences import Prompts, make_prompts
+from ..updates import Updater
+
+
+class PolicyRecipe:
+    """Subclasses add models in `build_others` and put the stages of a step in order in `step`."""
+
+    def __init__(self, s: Settings, *, seed: int, device: torch.device, recorder: Recorder):
+        self.s, self.seed, self.device, self.recorder = s, seed, device, recorder
+        with recorder.stage("initializing", 0):
+            self.actor = build_actor(s, seed, device)
+            self.reference = build_frozen(s, s.model_id, seed, device) if s.reference == "copy" else None
+            self.roller = build_frozen(s, s.model_id, seed, device) if s.rollout_weights == "copy" else self.actor
+            if self.roller is not self.actor:
+                synchronise(self.roller, self.actor)
+            self.updater = Updater(self.actor, s, device)
+            self.engine = make_engine(self.roller, s, device, recorder)
+            more_models, more_updaters = self.build_others()
+            models = [self.actor, *([] if self.reference is None else [self.reference]), *more_models]
+            if self.roller is not self.actor:
+                models.append(self.roller)
+            self.residency = Residency(s, device, models, [self.updater, *more_updaters])
+            record_sizes(recorder, self.actor)
+        self.residency.between_stages()
+
+    def build_others(self) -> tuple[list[LanguageModel], list[Updater]]:
+        """Models and optimizers of this recipe alone."""
+        return [], []
+
+    def step(self, step: int) -> None:
+        raise NotImplementedError
+
+    def run(self) -> None:
+        for step in range(1, self.s.total_training_steps + 1):
+            self.step(step)
+
+    @property
+    def positions(self) -> int:
+        """Positions of all sequences of a step."""
+        return self.s.rollout_batch * self.s.sequence_length
+
+    @property
+    def new_tokens(self) -> int:
+        return self.s.rollout_batch * self.s.max_response_length
+
+    @contextlib.contextmanager
+    def stage(self, name: str, step: int, tokens: int | None, *needed: Movable) -> Iterator[None]:
+        """A recorded stage with exactly `needed` on the device."""
+        with self.recorder.stage(name, step, tokens):
+            self.residency.require(*needed)
+            yield
+        self.residency.between_stages()
+
+    def roll_out(self, step: int) -> tuple[Prompts, torch.Tensor]:
+        """Stage rollout: prompts and full sequences [N, P + R]."""
+        with self.stage("rollout", step, self.new_tokens, self.roller):
+            prompts = make_prompts(self.s, self.actor.config.vocab_size, self.seed, step, self.device)
+            return prompts, self.engine.rollout(prompts)
+
+    def old_logprobs(self, step: int, prompts: Prompts, ids: torch.Tensor) -> torch.Tensor:
+        """Stage rollout_logprob: log-probabilities [N, R] under the policy that rolled out."""
+        with self.stage("rollout_logprob", step, self.positions, self.actor):
+            return score(self.actor, self.s, ids, prompts.keep, self.s.rollout_logprob_micro_batch)
+
+    def reference_logprobs(self, step: int, prompts: Prompts, ids: torch.Tensor) -> torch.Tensor | None:
+        """Stage reference_logprob: log-probabilities [N, R] under the reference; None, and no stage, without one."""
+        if self.s.reference == "none":
+            return None
+        scorer = self.reference or self.actor
+        with self.stage("reference_logprob", step, self.positions, scorer), scorer.without_adapter():
+            return score(scorer, self.s, ids, prompts.keep, self.s.ref_logprob_micro_batch)
+
+    def rewards(self, prompts: Prompts, ids: torch.Tensor) -> torch.Tensor:
+        """Rewards [N] of the verifier. Called inside a stage of the recipe's."""
+        responses = device_ops.host_tokens(ids[:, self.s.max_prompt_length :])
+        values = [score_response(task, r) for task, r in zip(prompts.tasks, responses, strict=True)]
+        return torch.tensor(values, device=self.device)
+
+    def sync_weights(self, step: int) -> None:
+        """Stage weight_sync, where the engine has weights of its own."""
+        if self.roller is not self.actor:
+            with self.stage("weight_sync", step, None, self.actor, self.roller):
+                synchronise(self.roller, self.actor)
+
+
+def make_engine(model: LanguageModel, s: Settings, device: torch.device, recorder: Recorder):
+    """The rollout engine that the settings name: an object with `rollout(prompts) -> ids [N, P + R]`."""
+    if s.rollout_engine == "cuda_graph":
+        return CudaGraphEngine(model, s, device, recorder)
+    if s.rollout_engine == "hf_generate":
+        return HfGenerate(model, s, device)
+    raise EnvironmentLacks(
+        f"rollout_engine={s.rollout_engine}", found="this version of the trial program",
+        expected="cuda_graph or hf_generate", hint="plan the configuration with one of these engines",
+    )  # fmt: skip
+
+
+def record_sizes(recorder: Recorder, actor: LanguageModel) -> None:
+    trainable = actor.trainable()
+    recorder.fact("parameters", sum(p.numel() for p in actor.parameters()))
+    recorder.fact("trainable_parameters", sum(p.numel() for p in trainable))
+    if actor.adapter is not None:
+        recorder.fact("adapter_bytes", sum(p.nbytes for p in trainable))
