@@ -184,3 +184,11 @@ def test_doctor_says_what_works_and_its_code_follows():
     assert {tuple(row) for row in rows} == {("subject", "found", "state", "fix")}
     assert "fitproof reproduce" in {row["subject"] for row in rows}
     assert done.returncode == (3 if any(row["state"] == "missing" for row in rows) else 0)
+
+
+@pytest.mark.skipif(Path("/sys/module/amdgpu").exists(), reason="this machine may have an AMD device")
+def test_run_without_the_device_is_three(tmp_path):
+    done = fitproof("run", "quick", "--device", "rocm", cwd=tmp_path)
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert "expected:" in done.stderr
