@@ -3,6 +3,7 @@
 import pytest
 from fitproof.simulate.allocator import CachingAllocator, OutOfMemory
 from fitproof.simulate.blocks import MIB
+from fitproof.simulate.expandable import ExpandablePool
 
 
 def test_a_range_grows_by_pages_of_2_and_20_mib():
@@ -116,3 +117,28 @@ def test_private_pools_have_ranges_of_their_own():
     a.release_pool("graph")
     a.empty_cache()
     assert a.reserved == 20 * MIB
+
+
+def test_unmapped_pages_join_their_neighbours():
+    pool = ExpandablePool(is_private=False, is_small=False, base=0)
+    everything = dict(pool.unmapped)
+    for size in (20 * MIB, 20 * MIB, 20 * MIB):
+        pool.map(size, lambda nbytes: True)
+    for address in (20 * MIB, 0, 40 * MIB):  # alone; before the first; between it and the rest of the range
+        pool.add(address, 20 * MIB)
+        assert pool.unmap() == 20 * MIB
+    assert pool.unmapped == everything
+
+
+def test_a_block_before_few_unmapped_pages_counts_as_large_as_it_and_they():
+    pool = ExpandablePool(is_private=False, is_small=False, base=0)
+    for size in (20 * MIB, 40 * MIB, 60 * MIB):
+        pool.map(size, lambda nbytes: True)
+    pool.add(10 * MIB, 30 * MIB)  # the page from 20 to 40 MiB is unmapped, 10 to 20 stays free before it
+    pool.unmap()
+    pool.add(100 * MIB, 20 * MIB - 512)
+    pool.add(60 * MIB, 25 * MIB)
+    sizes = [block >> 48 for block in pool.free]
+    assert sizes == [10 * MIB, 20 * MIB - 512, 25 * MIB]
+    # The first can grow to 30 MiB, so the second is the best fit.
+    assert pool.best_fit(0) == 1

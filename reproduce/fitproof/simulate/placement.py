@@ -69,8 +69,8 @@ class RecordedPlacement:
 ASCENDING = Placement(name="ascending", direction="up", chunk=2 * MIB)
 # Each segment below the one before, in chunks of 32 MiB; the rest of a chunk serves later segments.
 DESCENDING = Placement(name="descending", direction="down")
-# One H200, CUDA 13.0, 2026-12-01: what the addresses of six histories show (docs/allocator.md). Three segments in, the
-# first kernel starts: the driver takes 506 MiB and gives back the 414 MiB that it held until then.
+# One H200, CUDA 13.0, 2026-12-01: what the addresses of six histories show (docs/allocator.md). After the third segment
+# (the sixth in some runs) the driver takes 506 MiB and gives back 414 MiB that it held until then.
 H200 = Placement(
     name="h200",
     direction="down",
