@@ -3,7 +3,7 @@
 import pytest
 from fitproof.simulate.allocator import CachingAllocator, OutOfMemory
 from fitproof.simulate.blocks import MIB
-from fitproof.simulate.placement import DESCENDING
+from fitproof.simulate.placement import ASCENDING, DESCENDING
 
 
 def test_small_requests_share_a_segment_of_2_mib():
@@ -58,7 +58,7 @@ def test_best_fit_takes_the_smallest_block_and_among_equals_the_lowest_address()
 
 
 def test_free_neighbours_merge_on_both_sides_but_not_across_segments():
-    a = CachingAllocator()
+    a = CachingAllocator(placement=ASCENDING)
     for key in "abcd":
         a.malloc(key, 512 * 1024)
     for key in "efgh":  # the second segment, right behind the first

@@ -20,7 +20,7 @@ from .blocks import (
     round_size,
 )
 from .expandable import RANGE_BYTES, ExpandablePool
-from .placement import ASCENDING, Placement, RecordedPlacement
+from .placement import DESCENDING, Placement, RecordedPlacement
 
 # Expandable ranges start here and lie far apart; only the order inside one range matters.
 _FIRST_RANGE = 2 * RANGE_BYTES
@@ -70,7 +70,7 @@ class CachingAllocator:
         *,
         capacity: int | None = None,
         expandable: bool = False,
-        placement: Placement | RecordedPlacement = ASCENDING,
+        placement: Placement | RecordedPlacement = DESCENDING,
     ):
         self.capacity = capacity
         self._expandable = expandable

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .blocks import SEGMENT_STEP
-from .placement import ASCENDING, Placement
+from .placement import DESCENDING, Placement
 from .replay import Event, Replay, replay
 
 
@@ -24,7 +24,7 @@ class SmallestCapacity:
 
 
 def smallest_capacity(
-    events: Sequence[Event], *, expandable: bool = False, placement: Placement = ASCENDING
+    events: Sequence[Event], *, expandable: bool = False, placement: Placement = DESCENDING
 ) -> SmallestCapacity:
     """Bisect for the boundary between running out of memory and completing.
 

@@ -67,7 +67,7 @@ class RecordedPlacement:
 
 # One segment after the other at rising addresses: what a replay without knowledge of the driver would assume.
 ASCENDING = Placement(name="ascending", direction="up", chunk=2 * MIB)
-# Each segment below the one before, in chunks of 32 MiB; the rest of a chunk serves later segments.
+# Each segment below the one before, in chunks of 32 MiB; the rest of a chunk serves later segments. The default.
 DESCENDING = Placement(name="descending", direction="down")
 # One H200, CUDA 13.0, 2026-12-01: what the addresses of six histories show (docs/allocator.md). After the third segment
 # (the sixth in some runs) the driver takes 506 MiB and gives back 414 MiB that it held until then.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 from .allocator import CachingAllocator, OutOfMemory
-from .placement import ASCENDING, Placement, RecordedPlacement
+from .placement import DESCENDING, Placement, RecordedPlacement
 
 Event = tuple
 
@@ -74,7 +74,7 @@ def replay(
     *,
     capacity: int | None = None,
     expandable: bool = False,
-    placement: Placement | RecordedPlacement = ASCENDING,
+    placement: Placement | RecordedPlacement = DESCENDING,
 ) -> Replay:
     """Replay events with `capacity` bytes for segments (None: no bound). Raises UsageError for an unknown event."""
     allocator = CachingAllocator(capacity=capacity, expandable=expandable, placement=placement)
