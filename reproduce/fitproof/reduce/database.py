@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from .tables import SCHEMAS
 
-# Steps on one batch of attempts, in order. The first makes the batch's samples; the others keep what is needed of them.
+# Steps on one batch of attempts, in order. What the first two make serves the others and goes with the batch.
 BATCH_STEPS = ("_core_intervals", "_core_samples", "_core_thinned", "_core_interval_peaks", "_core_overheads")
 # Steps on everything, in order, before the views.
 FINAL_STEPS = ("_core_attempts", "_core_stacks", "_core_stage_runs", "_core_trials", "_core_configurations")
-OF_ONE_BATCH = ("_core_samples",)
+OF_ONE_BATCH = ("_core_intervals", "_core_samples")
 MEMORY_LIMIT = "384MiB"
 
 
@@ -37,10 +37,9 @@ class Database:
     def close(self) -> None:
         self.connection.close()
 
-    def _create(self, name: str, rows: pa.Table, *, temporary: bool = False) -> None:
+    def _create(self, name: str, rows: pa.Table) -> None:
         self.connection.register("arrow_rows", rows)
-        kind = "OR REPLACE TEMP TABLE" if temporary else "TABLE"
-        self.connection.execute(f"CREATE {kind} {name} AS FROM arrow_rows")
+        self.connection.execute(f"CREATE TABLE {name} AS FROM arrow_rows")
         self.connection.unregister("arrow_rows")
 
     def insert(self, name: str, rows: pa.Table) -> None:
@@ -50,8 +49,8 @@ class Database:
             self.connection.unregister("arrow_rows")
 
     def replace(self, name: str, rows: pa.Table) -> None:
-        """Make `name` a temporary table of `rows`."""
-        self._create(name, rows, temporary=True)
+        """Let `name` stand for these rows, without a copy, until the next call."""
+        self.connection.register(name, rows)
 
     def run_batch(self) -> None:
         """Keep the batch's events, and of its samples what the views need."""

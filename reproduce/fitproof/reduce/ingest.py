@@ -6,10 +6,13 @@ while the one before it is loaded: reading is Python's work, loading DuckDB's an
 """
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyarrow as pa
 
 from ..errors import EvidenceError
 from ..evidence.reader import read_members
@@ -44,12 +47,13 @@ class ArchiveFile:
 class Ingest:
     """Loads archives one after the other. Call `archive` for each, then `finish`."""
 
-    def __init__(self, db: Database, loader: ThreadPoolExecutor):
+    def __init__(self, db: Database, parser: ThreadPoolExecutor, loader: ThreadPoolExecutor):
         self.db = db
         self.book = SettingsBook()
         self._batch = Batch()
-        self._loader = loader  # one thread: the only one that uses the database until `finish`
-        self._loading: Future | None = None
+        self._parser = parser  # one thread each, so that batches stay in order
+        self._loader = loader  # the only one that uses the database until `finish`
+        self._loading: deque[Future] = deque()
         self._next_key = 0
         self._claims: dict[tuple, str] = {}
 
@@ -87,7 +91,7 @@ class Ingest:
     def finish(self) -> None:
         """Load what still waits."""
         self._flush()
-        self._wait()
+        self._wait(0)
         self.db.insert("raw_settings", to_arrow("raw_settings", self.book.rows()))
 
     def _close(self, folder: Folder | None, panels: dict[str, Panel]) -> None:
@@ -114,26 +118,32 @@ class Ingest:
 
     def _flush(self) -> None:
         batch, self._batch = self._batch, Batch()
-        self._wait()  # so that two batches at most are in memory
-        self._loading = self._loader.submit(_load, self.db, batch)
+        self._wait(1)  # so that three batches at most are in memory: being read, parsed and loaded
+        parsed = self._parser.submit(_parse, batch)
+        self._loading.append(self._loader.submit(_load, self.db, batch, parsed))
 
-    def _wait(self) -> None:
-        if self._loading is not None:
-            self._loading.result()
-            self._loading = None
+    def _wait(self, left: int) -> None:
+        """Until at most `left` batches are under way."""
+        while len(self._loading) > left:
+            self._loading.popleft().result()
 
 
 def _is_place(slot: str, attempt: str) -> bool:
     return _SLOT.fullmatch(slot) is not None and _ATTEMPT.fullmatch(attempt) is not None
 
 
-def _load(db: Database, batch: Batch) -> None:
-    """Parse the traces of a batch, check them, and load everything. Raises EvidenceError."""
+def _parse(batch: Batch) -> tuple[pa.Table, pa.Table]:
+    """Events and samples of a batch. Raises EvidenceError."""
+    return parse_events(batch.events), parse_samples(batch.memory)
+
+
+def _load(db: Database, batch: Batch, parsed: "Future[tuple[pa.Table, pa.Table]]") -> None:
+    """Load a batch and check its events across lines. Raises EvidenceError, that of the parser too."""
     for table, rows in (("raw_slots", batch.slots), ("raw_attempts", batch.attempts), ("raw_trials", batch.trials),
                         ("raw_environments", batch.environments), ("raw_results", batch.results)):  # fmt: skip
         db.insert(table, to_arrow(table, rows))
-    db.replace("batch_events", parse_events(batch.events))
-    db.replace("batch_memory", parse_samples(batch.memory))
+    for table, rows in zip(("batch_events", "batch_memory"), parsed.result(), strict=True):
+        db.replace(table, rows)
     for key, line, found, expected in db.rows("_check_events"):
         raise EvidenceError(f"{batch.where[key]}/events.jsonl line {line}", found=found, expected=expected)
     db.run_batch()
@@ -142,8 +152,11 @@ def _load(db: Database, batch: Batch) -> None:
 def ingest(db: Database, archives: Iterable[ArchiveFile], progress: Callable[[int, int], None] | None = None) -> None:
     """Load archives in the order of their names, whatever the order given. `progress(done, total)` counts them."""
     ordered = sorted(archives, key=lambda a: a.path.name)
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="load") as loader:
-        work = Ingest(db, loader)
+    with (
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="parse") as parser,
+        ThreadPoolExecutor(max_workers=1, thread_name_prefix="load") as loader,
+    ):
+        work = Ingest(db, parser, loader)
         for done, archive in enumerate(ordered, start=1):
             work.archive(archive)
             if progress is not None:

@@ -47,7 +47,7 @@ def parse_samples(files: list[Lines]) -> pa.Table:
     try:
         rows = pa.csv.read_csv(
             pa.BufferReader(joined),
-            read_options=pa.csv.ReadOptions(column_names=list(_TYPES), use_threads=False, block_size=1 << 24),
+            read_options=pa.csv.ReadOptions(column_names=list(_TYPES), use_threads=False, block_size=1 << 20),
             parse_options=pa.csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
             convert_options=pa.csv.ConvertOptions(column_types=_TYPES),
         )

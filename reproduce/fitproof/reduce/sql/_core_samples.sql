@@ -1,6 +1,7 @@
 -- Grain: memory sample of an eligible attempt of the batch. Inputs: batch_memory, batch_events, core_intervals, raw_trials,
 -- raw_results. Left out: samples of attempts that can be no trial (they were checked, and stay in the archive).
 -- Device used is the monitor's reading minus the one before the child; on a CPU the unique set size minus its start.
+-- A sampler that began after the first event has no interval 0, and its earliest samples are in a later one.
 WITH baselines AS (
     SELECT attempt_key, arg_min(value_int, line) AS bytes
     FROM batch_events WHERE event = 'fact' AND name = 'baseline_process_bytes'
@@ -12,15 +13,10 @@ WITH baselines AS (
     JOIN raw_results AS r USING (attempt_key)
     LEFT JOIN baselines AS b USING (attempt_key)
     WHERE r.status IN ('completed', 'memory_failure')
-), firsts AS (
-    SELECT attempt_key, t_ns AS first_ns FROM batch_memory WHERE sample = 0
 )
-SELECT m.attempt_key, m.sample, m.t_ns, m.t_ns - f.first_ns AS elapsed_ns, m.device_index,
+SELECT m.attempt_key, m.sample, m.t_ns, m.device_index,
        CASE WHEN e.is_cpu THEN m.process_used_bytes ELSE m.device_used_bytes END - e.baseline_bytes AS device_used_bytes,
-       m.process_used_bytes,
-       coalesce(i.interval, 0) AS interval, i.stage, i.step,
-       (m.t_ns - coalesce(i.begin_ns, f.first_ns)) // 100000000 AS bucket
+       m.process_used_bytes, i.interval, (m.t_ns - i.begin_ns) // 100000000 AS bucket
 FROM batch_memory AS m
 JOIN eligible AS e USING (attempt_key)
-JOIN firsts AS f USING (attempt_key)
-LEFT JOIN core_intervals AS i ON i.attempt_key = m.attempt_key AND m.t_ns >= i.begin_ns AND m.t_ns < i.next_ns
+JOIN core_intervals AS i ON i.attempt_key = m.attempt_key AND m.t_ns >= i.begin_ns AND m.t_ns < i.next_ns
