@@ -1,6 +1,7 @@
 """The same views in plain pandas: what an analyst would write: groupby, merge, merge_asof.
 
     views = reduce_archives([Path("releases/a.tar.zst"), ...])   # name -> DataFrame
+    reduce_to([...], Path("out"))                                # the same, as Parquet files
 
 It is the peer of the reduction benchmark, and a third opinion on the values: a test compares it with the pipeline's
 views. Rows are named by `key` (panel/slot_id/attempt) instead of hashed ids; stacks by their description.
@@ -52,6 +53,14 @@ def reduce_archives(paths: list[Path]) -> dict[str, pd.DataFrame]:
         "devices": make_devices(raw, attempts),
         "configurations": make_configurations(raw, attempts, trials),
     }
+
+
+def reduce_to(paths: list[Path], out: Path) -> int:
+    """Write every view as out/<name>.parquet; returns their number."""
+    views = reduce_archives(paths)
+    for name, view in views.items():
+        view.drop(columns="settings", errors="ignore").to_parquet(out / f"{name}.parquet", compression="zstd")
+    return len(views)
 
 
 def make_attempts(raw: Raw) -> pd.DataFrame:
