@@ -90,9 +90,9 @@ def run_panel(
     interval = (sampler_interval_ns or DEFAULT_INTERVAL_NS[plan.device_kind]) if sampler else None
     with contextlib.ExitStack() as stack:
         ledger = stack.enter_context(Ledger(folder / "ledger.jsonl"))
-        keep_plan(plan, folder)
         device: Device = open_device(plan.device_kind)
         stack.callback(device.close)
+        keep_plan(plan, folder)
         for slot in plan.slots.values():
             refuse_unsafe_paging(slot.settings, device.free())
         sampling = Sampling(plan.device_kind, device.uuid, interval)
