@@ -10,6 +10,8 @@ from .samples import Lines
 
 WEIGHTS = ("random", "pretrained")
 DEVICE_KINDS = ("cuda", "rocm", "cpu")
+ELIGIBLE = ("completed", "memory_failure")
+DOCUMENT_TABLES = ("raw_slots", "raw_attempts", "raw_trials", "raw_environments", "raw_results")
 ENDED = tuple(s for s in records.STATUSES if s != "interrupted")
 # What a finished measurement must have left behind; a killed attempt may lack any of it.
 OF_COMPLETED = ("environment.json", "events.jsonl")
@@ -48,15 +50,13 @@ class Attempt:
 
 @dataclass(slots=True)
 class Batch:
-    """Parsed records that wait to be loaded: rows of the raw tables, and traces as bytes."""
+    """What waits to be loaded: rows of the raw tables, and traces as bytes."""
 
-    slots: list[dict] = field(default_factory=list)
-    attempts: list[dict] = field(default_factory=list)
-    trials: list[dict] = field(default_factory=list)
-    environments: list[dict] = field(default_factory=list)
-    results: list[dict] = field(default_factory=list)
+    tables: dict[str, list[dict]] = field(default_factory=lambda: {name: [] for name in DOCUMENT_TABLES})
     events: list[Lines] = field(default_factory=list)
     memory: list[Lines] = field(default_factory=list)
+    traced: list[dict] = field(default_factory=list)
+    """Rows of batch_attempts: what the traces of the batch need to know of their attempts."""
     where: dict[int, str] = field(default_factory=dict)
     """attempt_key -> where its folder is."""
     bytes: int = 0
@@ -81,11 +81,12 @@ class Batch:
         trial = documents["trial.json"]
         self.where[key] = folder.where
         known = _check_trial(trial, folder, book)
-        self.trials.append({"attempt_key": key, **trial})
-        if result is not None:
-            self.results.append({"attempt_key": key, **result})
-        if "environment.json" in documents:
-            self.environments.append({"attempt_key": key, **documents["environment.json"]})
+        for name, table in (("trial", "raw_trials"), ("environment", "raw_environments"), ("result", "raw_results")):
+            if f"{name}.json" in documents:
+                self.tables[table].append({"attempt_key": key, **documents[f"{name}.json"]})
+        is_eligible = result is not None and result["status"] in ELIGIBLE
+        self.traced.append({"attempt_key": key, "is_eligible": is_eligible, "is_cpu": trial["device_kind"] == "cpu",
+                            "baseline_used_bytes": trial["baseline_used_bytes"]})  # fmt: skip
         may_be_torn = result is None or result["signal"] is not None or result["failure_class"] == "timeout"
         for name, lines in (("events.jsonl", self.events), ("memory.csv", self.memory)):
             if name in folder.files:

@@ -14,7 +14,7 @@ BATCH_STEPS = ("_core_intervals", "_core_samples", "_core_thinned", "_core_inter
 # Steps on everything, in order, before the views.
 FINAL_STEPS = ("_core_attempts", "_core_stacks", "_core_stage_runs", "_core_trials", "_core_configurations")
 OF_ONE_BATCH = ("_core_intervals", "_core_samples")
-MEMORY_LIMIT = "384MiB"
+MEMORY_LIMIT = "320MiB"
 
 
 def sql(name: str) -> str:
@@ -31,8 +31,9 @@ class Database:
         self.connection = duckdb.connect(config=options)
         self.connection.execute("SET TimeZone = 'UTC'")
         for name, schema in SCHEMAS.items():
-            if name != "raw_memory":  # samples are never kept whole
+            if name not in ("raw_memory", "batch_attempts"):  # of one batch only; samples are never kept whole
                 self._create(name, schema.empty_table())
+        self._has_cores = False
 
     def close(self) -> None:
         self.connection.close()
@@ -59,9 +60,11 @@ class Database:
             table = step.removeprefix("_")
             if step in OF_ONE_BATCH:
                 self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {sql(step)}")
-            else:
-                self.connection.execute(f"CREATE TABLE IF NOT EXISTS {table} AS {sql(step)} LIMIT 0")
+            elif self._has_cores:
                 self.connection.execute(f"INSERT INTO {table} {sql(step)}")
+            else:
+                self.connection.execute(f"CREATE TABLE {table} AS {sql(step)}")
+        self._has_cores = True
 
     def run_final(self) -> None:
         for step in FINAL_STEPS:

@@ -25,8 +25,9 @@ from .panels import Panel, panel_rows
 from .samples import parse_samples
 from .tables import to_arrow
 
-BATCH_BYTES = 12 << 20  # of memory.csv and events.jsonl: some 250,000 samples
+BATCH_BYTES = 16 << 20  # of memory.csv and events.jsonl: some 300,000 samples
 BATCH_ATTEMPTS = 1000
+DOCUMENTS = 1000  # attempts whose documents are loaded at a time: every load of a table has a price of its own
 ARCHIVE_SUFFIX = ".tar.zst"
 _SLOT = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _ATTEMPT = re.compile(r"attempt-([1-9][0-9]{0,5})", re.ASCII)
@@ -85,12 +86,12 @@ class Ingest:
             rows = panel_rows(panel, archive.name, name, self.book)
             for row in rows.attempts:
                 self._claim(row, name)
-            self._batch.slots += rows.slots
-            self._batch.attempts += rows.attempts
+            self._batch.tables["raw_slots"] += rows.slots
+            self._batch.tables["raw_attempts"] += rows.attempts
 
     def finish(self) -> None:
         """Load what still waits."""
-        self._flush()
+        self._flush(documents=True)
         self._wait(0)
         self.db.insert("raw_settings", to_arrow("raw_settings", self.book.rows()))
 
@@ -101,8 +102,8 @@ class Ingest:
             folder, self._next_key, self.book
         )
         self._next_key += 1
-        if self._batch.bytes > BATCH_BYTES or len(self._batch.trials) >= BATCH_ATTEMPTS:
-            self._flush()
+        if self._batch.bytes > BATCH_BYTES or len(self._batch.traced) >= BATCH_ATTEMPTS:
+            self._flush(documents=len(self._batch.tables["raw_trials"]) >= DOCUMENTS)
 
     def _claim(self, row: dict, name: str) -> None:
         """A slot attempt belongs to one archive. The same slot on another device or in another campaign is another."""
@@ -116,8 +117,11 @@ class Ingest:
                 hint="keep one of the two archives; a repetition needs a campaign name of its own",
             )
 
-    def _flush(self) -> None:
+    def _flush(self, *, documents: bool) -> None:
+        """Hand the batch over; its documents may wait for the next."""
         batch, self._batch = self._batch, Batch()
+        if not documents:
+            batch.tables, self._batch.tables = {}, batch.tables
         self._wait(1)  # so that three batches at most are in memory: being read, parsed and loaded
         parsed = self._parser.submit(_parse, batch)
         self._loading.append(self._loader.submit(_load, self.db, batch, parsed))
@@ -139,9 +143,9 @@ def _parse(batch: Batch) -> tuple[pa.Table, pa.Table]:
 
 def _load(db: Database, batch: Batch, parsed: "Future[tuple[pa.Table, pa.Table]]") -> None:
     """Load a batch and check its events across lines. Raises EvidenceError, that of the parser too."""
-    for table, rows in (("raw_slots", batch.slots), ("raw_attempts", batch.attempts), ("raw_trials", batch.trials),
-                        ("raw_environments", batch.environments), ("raw_results", batch.results)):  # fmt: skip
+    for table, rows in batch.tables.items():
         db.insert(table, to_arrow(table, rows))
+    db.replace("batch_attempts", to_arrow("batch_attempts", batch.traced))
     for table, rows in zip(("batch_events", "batch_memory"), parsed.result(), strict=True):
         db.replace(table, rows)
     for key, line, found, expected in db.rows("_check_events"):

@@ -51,6 +51,10 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "raw_trials": pa.schema([KEY, *_fields(records.TRIAL, ("settings",))]),
     "raw_environments": pa.schema([KEY, *_fields(records.ENVIRONMENT)]),
+    # the attempts of one batch that left a trial.json
+    "batch_attempts": pa.schema(
+        [KEY, ("is_eligible", pa.bool_()), ("is_cpu", pa.bool_()), ("baseline_used_bytes", _int)]
+    ),
     "raw_results": pa.schema([KEY, *_fields(records.RESULT)]),
     "raw_events": pa.schema(
         [KEY, ("line", _int), *EVENT_FIELDS.items(), ("value_int", _int), ("value_text", _text)]

@@ -1,10 +1,10 @@
 -- Grain: eligible attempt with at least one stage end that has a process-used sample within 50 ms. Inputs: batch_events,
--- core_samples (one batch), raw_trials. At each stage end the nearest such sample counts, the earlier of two equally near
+-- batch_attempts, core_samples (one batch). At each stage end the nearest such sample counts, the earlier of two equally near
 -- (distance * 2^32 + sample orders by both; a trace has fewer than 2^32 rows); of the differences to the event's reserved
 -- bytes the largest is the overhead. Left out: CPU trials, whose process used and device used have different zeros.
 WITH ends AS (
     SELECT attempt_key, line, t_ns, reserved_bytes
-    FROM batch_events SEMI JOIN (FROM raw_trials WHERE device_kind <> 'cpu') AS accelerated USING (attempt_key)
+    FROM batch_events SEMI JOIN (FROM batch_attempts WHERE NOT is_cpu) AS accelerated USING (attempt_key)
     WHERE event = 'stage_end'
 ), nearest AS (
     SELECT e.attempt_key, e.line,

@@ -1,5 +1,5 @@
--- Grain: memory sample of an eligible attempt of the batch. Inputs: batch_memory, batch_events, core_intervals, raw_trials,
--- raw_results. Left out: samples of attempts that can be no trial (they were checked, and stay in the archive).
+-- Grain: memory sample of an eligible attempt of the batch. Inputs: batch_memory, batch_events, batch_attempts,
+-- core_intervals. Left out: samples of attempts that can be no trial (they were checked, and stay in the archive).
 -- Device used is the monitor's reading minus the one before the child; on a CPU the unique set size minus its start.
 -- A sampler that began after the first event has no interval 0, and its earliest samples are in a later one.
 WITH baselines AS (
@@ -7,12 +7,10 @@ WITH baselines AS (
     FROM batch_events WHERE event = 'fact' AND name = 'baseline_process_bytes'
     GROUP BY attempt_key
 ), eligible AS (
-    SELECT t.attempt_key, t.device_kind = 'cpu' AS is_cpu,
-           CASE WHEN t.device_kind = 'cpu' THEN b.bytes ELSE t.baseline_used_bytes END AS baseline_bytes
-    FROM raw_trials AS t
-    JOIN raw_results AS r USING (attempt_key)
+    SELECT a.attempt_key, a.is_cpu, CASE WHEN a.is_cpu THEN b.bytes ELSE a.baseline_used_bytes END AS baseline_bytes
+    FROM batch_attempts AS a
     LEFT JOIN baselines AS b USING (attempt_key)
-    WHERE r.status IN ('completed', 'memory_failure')
+    WHERE a.is_eligible
 )
 SELECT m.attempt_key, m.sample, m.t_ns, m.device_index,
        CASE WHEN e.is_cpu THEN m.process_used_bytes ELSE m.device_used_bytes END - e.baseline_bytes AS device_used_bytes,
