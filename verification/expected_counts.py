@@ -65,6 +65,7 @@ def write_expected(release: Release, *, reason: str, date: datetime.date, path: 
             continue
         moved += 1
         rows.append({"view": key[0], "archive": key[1], "rows": found[key], "date": date.isoformat(), "reason": reason})
+    path.parent.mkdir(exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as f:
         writer = csv.DictWriter(f, FIELDS, lineterminator="\n")
         writer.writeheader()

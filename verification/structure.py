@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 from .release import Release, View
 
-# Absolute paths, home folders, e-mail addresses, UUIDs, private host names.
+# Absolute paths, home folders, e-mail addresses, UUIDs, private host names (with a digit: threading.local is none).
 LEAK = (
     r"(^|[\s\"''=:(,])(/(home|root|tmp|work|mnt|data|usr|opt|scratch|workspace|Users|var|proc)/|[A-Za-z]:\\)"
     r"|[\w.+-]+@[\w-]+\.[A-Za-z]{2,}"
     r"|GPU-[0-9a-f]{8}-|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-    r"|\b(localhost|[\w-]+\.(local|internal|lan|cluster|localdomain))\b"
+    r"|\b(localhost|[\w-]*\d[\w-]*\.(local|internal|lan|cluster|localdomain))\b"
 )
 
 
