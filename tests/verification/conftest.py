@@ -1,5 +1,6 @@
 """A published folder made by the real pipeline from synthetic runs, with a CPU panel and bad luck in it."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from benchmarks import synthetic
 from verification.archives import sha256_file
 
 
-def publish(root: Path) -> None:
+def _publish(root: Path) -> None:
     """Views, release.json and MANIFEST.sha256 of the archives below root/releases."""
     archives = sorted((root / "releases").glob("*.tar.zst"))
     entries = tuple(archive_entry(path) for path in archives)
@@ -54,5 +55,11 @@ def published(tmp_path_factory) -> Path:
         runs = tmp_path_factory.mktemp("runs")
         synthetic.write_panel(runs, number, attempts=attempts, samples=60)
         pack([runs], root / "releases" / f"2026-01-01_synthetic_part-{number}.tar.zst", level=3)
-    publish(root)
+    _publish(root)
     return root
+
+
+@pytest.fixture
+def publish() -> Callable[[Path], None]:
+    """Writes views, release.json and MANIFEST.sha256 beside the archives of a folder."""
+    return _publish
