@@ -1,4 +1,4 @@
-"""Both paths agree on the reduction's golden cases too: CPU trials, campaigns, retries, hidden processes, small cards."""
+"""Both paths agree on the golden cases of the reduction: CPU, campaigns, retries, hidden processes, small cards."""
 
 from pathlib import Path
 
