@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from fitproof.reduce.reduction import reduce_archives
 from fitproof.schema.canonical import canonical_json, sha256_hex
 from raw_cases import Panel, plain, settings, used
 
@@ -85,6 +86,17 @@ def test_bytes_that_are_no_utf_8_between_digits(run, refusal):
     name = b'{"t_ns": 5000000000, "event": "fact", "name": "%b", "value": 1}\n'
     events.write_bytes(name % "é".encode() + name % b"\xc35\xa9" + good)
     assert "line 2" in refusal(run)
+
+
+def test_half_a_surrogate_pair(run, refusal):
+    set_field(member(run, "environment.json"), os="\ud800")
+    assert "surrogates" in refusal(run)
+
+
+def test_a_nul_is_odd_but_text(run, pack_runs, tmp_path):
+    set_field(member(run, "environment.json"), os="a\0b")
+    views = reduce_archives(pack_runs(run), tmp_path / "out")
+    assert next(view.rows for view in views if view.name == "devices") == 2
 
 
 CSV_EDITS = {
@@ -261,8 +273,6 @@ def test_two_archives_that_claim_one_attempt(tmp_path, run, refusal):
 
 
 def test_the_same_slots_on_another_device_are_no_claim(tmp_path, run, pack_runs):
-    from fitproof.reduce.reduction import reduce_archives
-
     other = make(tmp_path / "other", device={"device": "NVIDIA L4", "device_kind": "cuda"})
     views = {v.name: v.rows for v in reduce_archives(pack_runs(run, other), tmp_path / "out")}
     assert (views["configurations"], views["trials"], views["panel_slots"]) == (2, 4, 4)

@@ -18,7 +18,11 @@ _known_shapes: set[tuple] = set()
 def strict_json(data: bytes, where: str) -> object:
     """One JSON value. Raises EvidenceError (subject `where`) for what RFC 8259 does not allow, and for key twins."""
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
+        text = data.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a surrogate pair is no text
+        return value
     except (ValueError, RecursionError) as error:
         raise EvidenceError(where, found=str(error) or "nesting too deep", expected="one strict JSON value") from None
 
