@@ -30,13 +30,13 @@ def test_every_problem_comes_with_a_command(only):
     assert rows["peft"].state == rows["duckdb"].state == "missing"
     assert "older than 0.21" in rows["peft"].found
     assert all(row.fix for row in rows.values() if row.state == "missing")
-    assert rows["fitproof reproduce"].state == rows["fitproof predict"].state == "missing"
+    assert rows["fitproof reproduce"].state == rows["fitproof run cpu_tiny"].state == "missing"
 
 
 def test_an_extra_that_is_missing_blocks_nothing(only):
     rows = only(bitsandbytes=None, datasets=None)
     assert rows["bitsandbytes"].state == rows["datasets"].state == "optional"
-    assert rows["fitproof reproduce"].state == rows["fitproof predict"].state == "ok"
+    assert rows["fitproof reproduce"].state == rows["fitproof run cpu_tiny"].state == "ok"
 
 
 def test_a_device_that_torch_cannot_see(only, monkeypatch):

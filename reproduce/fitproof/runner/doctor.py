@@ -161,7 +161,7 @@ def _amd() -> list[Row]:
     try:
         monitor = open_monitor("rocm")
     except FitproofError:
-        fix = "fitproof run cpu_tiny  # measures on the CPU; fitproof predict needs no device"
+        fix = "fitproof run cpu_tiny  # measures on the CPU"
         return [Row(subject="GPU", found="none that this machine shows", state="optional", fix=fix)]
     return [
         Row(subject="AMD device", found=monitor.name(), state="ok"),
@@ -226,7 +226,6 @@ def _verdicts(rows: list[Row]) -> list[Row]:
     sees_gpu = any(row.subject == "torch build" and row.state == "ok" for row in rows)
     works = [
         ("fitproof reproduce", not lacking & {"duckdb", "zstandard", "python"}, "pip install fitproof"),
-        ("fitproof predict", stack, "pip install 'fitproof[gpu]'"),
         ("fitproof run cpu_tiny", stack, "pip install 'fitproof[gpu]'"),
     ]
     verdicts = [

@@ -82,5 +82,5 @@ def get_model(name: str) -> Model:
         f"model {name!r}",
         found="not in the catalogue",
         expected="one of: " + ", ".join(sorted(models)),
-        hint="fitproof views  # or pass the full model id",
+        hint="pass the full model id",
     )

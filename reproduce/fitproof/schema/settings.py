@@ -112,7 +112,9 @@ class Settings:
         problems = check(self)
         if problems:
             raise SettingsError(
-                "settings", found="; ".join(problems), hint="fitproof predict --help  # lists the settings"
+                "settings",
+                found="; ".join(problems),
+                hint="views/README.md  # every setting is a column of configurations",
             )
 
     @property
@@ -131,7 +133,7 @@ class Settings:
 
     def identity(self) -> dict:
         """The canonical object behind the ids: all settings, later additions left out at their old value."""
-        values = {name: getattr(self, name) for name in FIELD_NAMES}  # flat; asdict copies deeply, at ten times the cost
+        values = {name: getattr(self, name) for name in FIELD_NAMES}  # flat; asdict copies deeply, ten times slower
         return {k: v for k, v in values.items() if not (k in ADDED_LATER and ADDED_LATER[k] == v)}
 
     @property
