@@ -5,8 +5,6 @@ The supervisor calls `main` in a fresh process that already has its session and 
 
 import gc
 import json
-import sys
-import traceback
 from pathlib import Path
 
 import torch
@@ -16,6 +14,7 @@ from ..schema.records import SCHEMA_VERSION, TRIAL, problems
 from ..schema.settings import Settings
 from . import environment
 from .files import write_json
+from .paths import print_traceback
 from .program import trial
 from .program.recorder import CpuMeter, CudaMeter, Recorder
 
@@ -63,8 +62,7 @@ def _run(record: dict, attempt_dir: Path, stream) -> int:
         trial.run(settings, seed=record["seed"], device=device, recorder=recorder)
         return FINISHED
     except Exception as error:
-        traceback.print_exc()
-        sys.stderr.flush()
+        print_traceback(error)
         recorder.failure(error, device if has_context else None)
         if not (attempt_dir / "environment.json").exists():
             _write_environment(attempt_dir, device, record["device"], has_context=False)

@@ -7,9 +7,9 @@ files. Then the trial itself: `fitproof.runner.child.main(attempt_dir) -> exit c
 import importlib
 import os
 import sys
-import traceback
 from pathlib import Path
 
+from .paths import hide_folders_in_warnings, print_traceback
 from .processes import die_with_parent
 
 CHILD = "fitproof.runner.child:main"
@@ -31,13 +31,14 @@ def settle(attempt: Path, parent: int) -> None:
 
 def run(attempt: Path, target: str) -> None:
     """Run the trial and end the process with its exit code; 1 with a traceback where it raised. Never returns."""
+    hide_folders_in_warnings()
     try:
         module, _, function = target.partition(":")
         code = getattr(importlib.import_module(module), function)(attempt)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        print_traceback(error)
         code = 1
     sys.stdout.flush()
     sys.stderr.flush()
