@@ -122,12 +122,7 @@ def place_samples(raw: Raw, attempts: pd.DataFrame, intervals: pd.DataFrame) -> 
 
 def make_trials(raw: Raw, attempts: pd.DataFrame, intervals: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
     trials = attempts[attempts["is_trial"]].set_index("key")
-    ends = intervals[intervals["is_completed"]].sort_values("end_ns")
-    known = samples.dropna(subset="process_used_bytes")[["key", "t_ns", "process_used_bytes"]].sort_values("t_ns")
-    near = pd.merge_asof(ends, known, left_on="end_ns", right_on="t_ns", by="key", direction="nearest",
-                         tolerance=NEAR_NS)  # fmt: skip
-    near["overhead"] = near["process_used_bytes"] - near["reserved_bytes"]
-    trials["process_overhead_bytes"] = near.groupby("key")["overhead"].max()
+    trials["process_overhead_bytes"] = process_overheads(raw, samples)
     peaks = intervals.groupby("key")[["peak_reserved_bytes", "peak_allocated_bytes"]].max()
     sampled = samples.groupby("key")[["device_used_bytes", "process_used_bytes"]].max()
     failed = trials["status"] == "memory_failure"
@@ -155,6 +150,18 @@ def make_trials(raw: Raw, attempts: pd.DataFrame, intervals: pd.DataFrame, sampl
     for name in ("model_id", "workload"):
         trials[name] = [settings[name] for settings in trials["settings"]]
     return trials.reset_index()
+
+
+def process_overheads(raw: Raw, samples: pd.DataFrame) -> pd.Series:
+    """key -> largest process used - reserved, over the first sample after each stage end and before the next event."""
+    marks = raw.events[raw.events["event"] != "fact"][["key", "event", "t_ns", "reserved_bytes"]].copy()
+    marks["next_ns"] = marks["t_ns"].astype("Int64").groupby(marks["key"]).shift(-1)
+    ends = marks[marks["event"] == "stage_end"].rename(columns={"t_ns": "end_ns"}).sort_values("end_ns")
+    known = samples.dropna(subset="process_used_bytes")[["key", "t_ns", "process_used_bytes"]].sort_values("t_ns")
+    rests = pd.merge_asof(ends, known, left_on="end_ns", right_on="t_ns", by="key", direction="forward",
+                          tolerance=NEAR_NS)  # fmt: skip
+    rests = rests[rests["next_ns"].isna() | (rests["t_ns"] < rests["next_ns"])]
+    return (rests["process_used_bytes"] - rests["reserved_bytes"]).groupby(rests["key"]).max()
 
 
 def make_slots(raw: Raw, attempts: pd.DataFrame) -> pd.DataFrame:
@@ -270,22 +277,25 @@ def make_configurations(raw: Raw, attempts: pd.DataFrame, trials: pd.DataFrame) 
                          ("allocated", "peak_allocated_bytes"), ("process", "peak_process_used_bytes")):  # fmt: skip
         table[f"max_completed_{name}_mib"] = completed[column].max() / MIB
     table["min_effective_capacity_bytes"] = by_configuration["effective_capacity_bytes"].min()
-    table["limit_mib"] = (table["min_effective_capacity_bytes"] - MARGIN_BYTES) / MIB
     table["is_within_5_percent"] = by_configuration["is_within_5_percent"].all()
     per_seed = first.sort_values(["configuration_id", "seed", "started_at"]).drop_duplicates(
         ["configuration_id", "seed"]
     )
-    table["single_run_state"] = per_seed.groupby("configuration_id")["state"].first()
-    table["label"] = per_seed.groupby("configuration_id")["state"].agg(_label)
+    three = per_seed.groupby("configuration_id").head(3).groupby("configuration_id")
+    table["limit_mib"] = three["limit_bytes"].min() / MIB
+    table["single_run_state"] = three["state"].nth(0).set_axis(three["configuration_id"].nth(0))
+    table["label"] = pd.Series({identity: _label(trials) for identity, trials in three}, dtype=object)
     table["label"] = table["label"].fillna("unresolved").where(table["capacity_mib"] >= 4096)
     return table.reset_index()
 
 
-def _label(states: pd.Series) -> str:
-    states = states.head(3)
-    if len(states) < 3:
+def _label(trials: pd.DataFrame) -> str:
+    """The label over the trials of up to three seeds, all against the smallest of their limits."""
+    if len(trials) < 3:
         return "unresolved"
-    for state in ("memory_failure", "above_margin"):
-        if (states == state).any():
-            return state
-    return "within_margin"
+    if (trials["status"] == "memory_failure").any():
+        return "memory_failure"
+    if trials["peak_device_used_bytes"].isna().any():
+        return "unresolved"
+    is_above = trials["peak_device_used_bytes"] > trials["limit_bytes"].min()
+    return "above_margin" if is_above.any() else "within_margin"

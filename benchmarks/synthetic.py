@@ -187,9 +187,11 @@ def _events(a: Attempt) -> tuple[list[dict], list[tuple[int, int, int]], int]:
     held = int(a.demand_bytes * 0.2) // MIB * MIB
     plan = [("initializing", 0, 0.10, 0.25)]
     plan += [(stage, step, 0.85 / STEPS * time, size) for step in range(1, STEPS + 1) for stage, time, size in STAGES]
+    rest = min(INTERVAL_NS * 3 // 2, a.duration_ns // 30)  # after each stage, long enough for one sample
+    working_ns = a.duration_ns - len(plan) * rest
     for n, (stage, step, time_share, size_share) in enumerate(plan):
         peak = max(held, int(a.demand_bytes * size_share * (1 if step != 1 else 0.97)) // (2 * MIB) * (2 * MIB))
-        end = now + int(a.duration_ns * time_share)
+        end = now + int(working_ns * time_share)
         overhead = _overhead(n)
         where = {"stage": stage, "step": step}
         before = {"allocated_bytes": held - MIB * 3, "reserved_bytes": held}
@@ -210,7 +212,7 @@ def _events(a: Attempt) -> tuple[list[dict], list[tuple[int, int, int]], int]:
             "requested_bytes": held - MIB * 4, "peak_requested_bytes": peak - 6 * MIB,
             "alloc_retries": 0, "oom_count": 0, "tokens": 16 * 192 if stage not in ("initializing", "reward") else None,
         })  # fmt: skip
-        now = end + a.duration_ns // 300  # the cache goes back to the driver between stages
+        now = end + rest
     events.append({"t_ns": now, "event": "finished", "completed_steps": STEPS})
     return events, levels, a.start_ns + a.duration_ns
 

@@ -158,29 +158,37 @@ def _configuration_rows(book: Book, trials: list[Started]) -> list[dict]:
     for trial in trials:
         if trial.slot[1] == first_start[trial.slot[3]][1]:
             eligible[trial.slot[3]].append(trial)
+    capacities: dict[str, list[int]] = defaultdict(list)  # of all its attempts that say one
+    for started in book.started:
+        if started.folder and started.folder.trial["capacity_mib"] is not None:
+            capacities[started.slot[3]].append(started.folder.trial["capacity_mib"])
     described = {key[3]: (settings, stack) for key, (_, settings, stack) in book.planned.items()}
-    return [
-        {
+    rows = []
+    for identity, (settings, stack) in described.items():
+        chosen = _one_per_seed(eligible[identity])[:SEEDS]
+        limit = min((v for t in chosen if (v := raw.limit_bytes(t.folder.trial)) is not None), default=None)
+        asked = min(capacities[identity], default=settings["capacity_mib"])
+        is_small = asked is not None and asked < raw.SMALLEST_LABELLED_MIB
+        completed = [t.row["peak_device_used_bytes"] for t in eligible[identity] if t.status == "completed"]
+        rows.append({
             "configuration_id": identity, "settings_id": settings_id(settings), "model_id": settings["model_id"],
-            "device": stack[0], "label": _label(settings, stack, eligible[identity]),
-            "max_completed_peak_bytes": raw.largest(
-                t.row["peak_device_used_bytes"] for t in eligible[identity] if t.status == "completed"
-            ),
-        }
-        for identity, (settings, stack) in described.items()
-    ]  # fmt: skip
+            "device": stack[0], "label": None if stack[1] == "cpu" or is_small else _label(chosen, limit),
+            "single_run_state": chosen[0].row["state"] if chosen else None, "limit_bytes": limit,
+            "max_completed_peak_bytes": raw.largest(completed),
+        })  # fmt: skip
+    return rows
 
 
-def _label(settings: dict, stack: Stack, trials: list[Started]) -> str | None:
-    """The label over the three smallest seeds, one eligible trial each (started first), under the smallest limit."""
-    if stack[1] == "cpu" or any(t.folder.trial["capacity_mib"] < raw.SMALLEST_LABELLED_MIB for t in trials):
-        return None
-    if settings["capacity_mib"] is not None and settings["capacity_mib"] < raw.SMALLEST_LABELLED_MIB:
-        return None
+def _one_per_seed(trials: list[Started]) -> list[Started]:
+    """By seed; where several trials of the first campaign share one, that which started first."""
     by_seed: dict[int, Started] = {}
     for trial in sorted(trials, key=lambda t: (t.seed, t.at, t.slot)):
         by_seed.setdefault(trial.seed, trial)
-    chosen = list(by_seed.values())[:SEEDS]
+    return list(by_seed.values())
+
+
+def _label(chosen: list[Started], limit: int | None) -> str:
+    """The label over the trials of the up to three smallest seeds, all against one limit, the smallest of theirs."""
     peaks = [t.row["peak_device_used_bytes"] for t in chosen]
     if len(chosen) < SEEDS:
         return "unresolved"
@@ -188,5 +196,4 @@ def _label(settings: dict, stack: Stack, trials: list[Started]) -> str | None:
         return "memory_failure"
     if None in peaks:
         return "unresolved"
-    limit = min(raw.limit_bytes(t.folder.trial) for t in chosen)
     return "within_margin" if max(peaks) <= limit else "above_margin"

@@ -27,7 +27,7 @@ def scaled(column: str, unit: int, name: str) -> pl.Expr:
 
 def read_views(release: Release) -> Tables:
     configurations = scan(release, "configurations").with_columns(
-        scaled("max_completed_peak_mib", MIB, "max_completed_peak_bytes")
+        scaled("max_completed_peak_mib", MIB, "max_completed_peak_bytes"), scaled("limit_mib", MIB, "limit_bytes")
     )
     return Tables(
         attempts=_take(scan(release, "attempts").with_columns(scaled("device_seconds", NS, "device_ns")), ATTEMPTS),

@@ -38,7 +38,8 @@ def headline(tables: Tables) -> Headline:
         slot = _name([row[k] for k in ("panel", "campaign", "slot_id", "configuration_id")])
         numbers |= {f"{name} [{slot}]": row[name] for name in ("state", "process_overhead_bytes", *PEAKS)}
     for row in tables.configurations.iter_rows(named=True):
-        numbers |= {f"{name} [{row['configuration_id']}]": row[name] for name in ("label", "max_completed_peak_bytes")}
+        names = ("label", "single_run_state", "limit_bytes", "max_completed_peak_bytes")
+        numbers |= {f"{name} [{row['configuration_id']}]": row[name] for name in names}
     return numbers
 
 

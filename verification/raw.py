@@ -62,7 +62,7 @@ def measure(attempt: RawAttempt) -> Measured:
         used = pl.col("device_used_bytes") - pl.lit(attempt.trial["baseline_used_bytes"], dtype=pl.Int64)
     samples = samples.select("t_ns", used.alias("device_used_bytes"), "process_used_bytes")
     intervals = stage_intervals(attempt, samples)
-    overhead = None if attempt.trial["device_kind"] == "cpu" else process_overhead(intervals, samples)
+    overhead = None if attempt.trial["device_kind"] == "cpu" else process_overhead(attempt.events, samples)
     return Measured(samples=samples, intervals=intervals, overhead=overhead)
 
 
@@ -86,18 +86,25 @@ def stage_intervals(attempt: RawAttempt, samples: pl.DataFrame) -> list[Interval
     return found
 
 
-def process_overhead(intervals: list[Interval], samples: pl.DataFrame) -> int | None:
-    """Largest (process used - reserved) at a stage end, with the sample nearest to it, at most 50 ms away."""
+def process_overhead(events: list[dict], samples: pl.DataFrame) -> int | None:
+    """Largest (process used - reserved) at a stage end, with the first process-used sample at or after it.
+
+    That sample lies at most 50 ms after the end and before the next event other than a fact; without one the end says
+    nothing.
+    """
     known = samples.filter(pl.col("process_used_bytes").is_not_null())
+    marks = [event for event in events if event["event"] != "fact"]
     differences = []
-    for interval in intervals:
-        if interval.end is None:
+    for event, following in zip(marks, [*marks[1:], None], strict=True):
+        if event["event"] != "stage_end":
             continue
-        near = known.with_columns((pl.col("t_ns") - interval.end_ns).abs().alias("distance"))
-        near = near.filter(pl.col("distance") <= NEAR_NS).sort("distance", "t_ns")
-        if near.height:
-            differences.append(near["process_used_bytes"][0] - interval.end["reserved_bytes"])
-    return max(differences) if differences else None
+        last_ns = event["t_ns"] + NEAR_NS
+        if following is not None:
+            last_ns = min(last_ns, following["t_ns"] - 1)
+        rest = known.filter(pl.col("t_ns").is_between(event["t_ns"], last_ns))
+        if rest.height:
+            differences.append(rest["process_used_bytes"][0] - event["reserved_bytes"])
+    return max(differences, default=None)
 
 
 def peaks(intervals: list[Interval], used: pl.DataFrame, overhead: int | None) -> dict[str, int | None]:

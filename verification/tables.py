@@ -18,7 +18,8 @@ TRIALS = {**SLOT, "seed": pl.Int64, "state": pl.String, "archive": pl.String, "w
           "process_overhead_bytes": pl.Int64, "sample_count": pl.Int64}  # fmt: skip
 STAGES = {"stage": pl.String, "coverage": pl.String, "ns": pl.Int64, "tokens": pl.Int64, **PEAKS}
 CONFIGURATIONS = {"configuration_id": pl.String, "settings_id": pl.String, "model_id": pl.String, "device": pl.String,
-                  "label": pl.String, "max_completed_peak_bytes": pl.Int64}  # fmt: skip
+                  "label": pl.String, "single_run_state": pl.String, "limit_bytes": pl.Int64,
+                  "max_completed_peak_bytes": pl.Int64}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,6 +20,7 @@ CASES = Path(__file__).parent / "cases"
 MIB, MS = 1 << 20, 1_000_000
 START_NS = 5_000 * MS
 BASELINE_MIB = 1_000
+REST_MS = 20
 STACK = {"torch": "2.13.0", "transformers": "5.17.0"}
 CODE = sha256_hex(b"golden")
 GPU = {"device": "NVIDIA H200", "device_kind": "cuda"}
@@ -32,7 +33,7 @@ def settings(**given: object) -> Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A run of a stage from begin to end; `peak_reserved` is held at its end too. `end=None`: the trial stops in it."""
+    """A run of a stage from begin to end. `end=None`: the trial stops in it."""
 
     name: str
     step: int
@@ -40,6 +41,10 @@ class Stage:
     end: int | None
     peak_reserved: int
     tokens: int | None = None
+    reserved_at_end: int | None = None
+    """Where not all of `peak_reserved` is still held at the end."""
+    fact_at: int | None = None
+    """A fact that the child writes after the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,10 +100,11 @@ class Panel:
         failure_class: str | None = None,
         facts: dict | None = None,
         torn: bool = False,
+        taken: int = 12,
     ) -> Path:
         """Write one attempt. `samples`: (ms, device used above the baseline, process used). `status=None`: no result.
 
-        `failure`: fields of a failure event that replace the defaults, with `ms`.
+        `failure`: fields of a failure event that replace the defaults, with `ms`. `taken`: asked - effective capacity.
         """
         chosen, seed = self.slots[place]
         device = self.device or GPU
@@ -113,7 +119,7 @@ class Panel:
             "settings_id": chosen.settings_id,
             "configuration_id": chosen.configuration_id(device=device["device"], **STACK), **device, **STACK,
             "capacity_mib": capacity, "capacity_source": None if is_cpu else chosen.capacity_source,
-            "effective_capacity_bytes": None if is_cpu else capacity * MIB - 12 * MIB,
+            "effective_capacity_bytes": None if is_cpu else (capacity - taken) * MIB,
             "monitor_free_bytes": None if is_cpu else capacity * MIB, "ballast_bytes": None if is_cpu else 900 * MIB,
             "baseline_used_bytes": None if is_cpu else BASELINE_MIB * MIB, "weights": "random", "revision": None,
             "start_method": "forkserver", "sampler_interval_ns": 10 * MS, "time_limit_seconds": 540,
@@ -165,10 +171,13 @@ def _events(stages: list[Stage], facts: dict, failure: dict | None, *, finished:
             peak = s.peak_reserved * MIB
             events.append({
                 "t_ns": START_NS + s.end * MS, "event": "stage_end", **where, "allocated_bytes": 10 * MIB,
-                "reserved_bytes": peak, "peak_allocated_bytes": peak - 5 * MIB, "peak_reserved_bytes": peak,
+                "reserved_bytes": peak if s.reserved_at_end is None else s.reserved_at_end * MIB,
+                "peak_allocated_bytes": peak - 5 * MIB, "peak_reserved_bytes": peak,
                 "requested_bytes": 9 * MIB, "peak_requested_bytes": peak - 6 * MIB, "alloc_retries": 0, "oom_count": 0,
                 "tokens": s.tokens,
             })  # fmt: skip
+            if s.fact_at is not None:
+                events.append({"t_ns": START_NS + s.fact_at * MS, "event": "fact", "name": "adapter_bytes", "value": 7})
     if failure is not None:
         last, at = stages[-1], START_NS + failure["ms"] * MS
         events.append({
@@ -180,7 +189,7 @@ def _events(stages: list[Stage], facts: dict, failure: dict | None, *, finished:
             "reclaimable_bytes": 0,
         })  # fmt: skip
     if finished:
-        events.append({"t_ns": events[-1]["t_ns"] + MS, "event": "finished", "completed_steps": 2})
+        events.append({"t_ns": events[-1]["t_ns"] + REST_MS * MS, "event": "finished", "completed_steps": 2})
     return events
 
 
@@ -189,32 +198,34 @@ def _write(path: Path, value: dict) -> None:
 
 
 def plain(peak: int, update: str = "actor_update") -> list[Stage]:
-    """Initializing, a rollout, an update that holds the peak."""
+    """Initializing, a rollout, an update that holds the peak; a rest of 20 ms after each."""
     return [
         Stage(name="initializing", step=0, begin=100, end=300, peak_reserved=2_000),
-        Stage(name="rollout", step=1, begin=301, end=500, peak_reserved=6_000, tokens=3_072),
-        Stage(name=update, step=1, begin=510, end=700, peak_reserved=peak, tokens=1_024),
+        Stage(name="rollout", step=1, begin=320, end=500, peak_reserved=6_000, tokens=3_072),
+        Stage(name=update, step=1, begin=520, end=700, peak_reserved=peak, tokens=1_024),
     ]
 
 
 def used(peak: int, *, process: bool = True) -> list[tuple[int, int, int | None]]:
-    """Samples for `plain`: process used is reserved + 500 MiB at stage ends."""
-    rows = [(0, 0, 0), (150, 400, 400), (299, 2_500, 2_500), (400, 6_400, 6_400), (499, 6_500, 6_500),
-            (600, 7_000, 7_000), (699, peak + 500, peak + 500), (720, 600, 600)]  # fmt: skip
+    """Samples for `plain`: process used is reserved + 500 MiB just before stage ends and in the rests after them."""
+    rows = [(0, 0, 0), (150, 400, 400), (299, 2_500, 2_500), (310, 2_500, 2_500), (400, 6_400, 6_400),
+            (499, 6_500, 6_500), (510, 6_500, 6_500), (600, 7_000, 7_000), (699, peak + 500, peak + 500),
+            (710, peak + 500, peak + 500), (730, 600, 600)]  # fmt: skip
     return rows if process else [(ms, device, None) for ms, device, _ in rows]
 
 
 def complete(case: Path) -> None:
     """Three seeds within the margin. Seed 0 has dense samples with ties, to be thinned, and a spike between samples:
-    reserved reached 9,000 MiB, overhead is 500 (process used 6,500 at the rollout's end), no sample exceeds 7,000."""
+    reserved reached 9,000 MiB, overhead is 500 (process used 6,500 after the rollout), no sample exceeds 7,000."""
     panel = Panel(root=case / "2026-12-01_h200_golden", slots=[(settings(), seed) for seed in range(3)])
     stages = plain(9_000)
-    # 11 samples in the bucket 301..400 of the rollout: first 301, device maximum 7,000 first at 330, process at 340
-    dense = [(301, 3_000, 3_000), (310, 4_000, 4_000), (330, 7_000, 5_000), (340, 7_000, 6_500), (350, 7_000, 6_500),
+    # 6 samples in the bucket 320..419 of the rollout: first 320, device maximum 7,000 first at 330, process at 340
+    dense = [(320, 3_000, 3_000), (325, 4_000, 4_000), (330, 7_000, 5_000), (340, 7_000, 6_500), (350, 7_000, 6_500),
              (390, 100, 90)]  # fmt: skip
-    tail = [(499, 6_500, 6_500), (505, 6_000, 6_000), (600, 7_000, 7_000), (640, 700, 7_000), (800, 600, 600)]
+    tail = [(499, 6_500, 6_500), (510, 6_500, 6_500), (515, 6_000, 6_000), (600, 7_000, 7_000), (640, 700, 7_000),
+            (800, 600, 600)]  # fmt: skip
     panel.attempt(
-        0, stages, [(0, 0, 0), (150, 400, 400), (299, 2_500, 2_500), *dense, *tail], facts={"parameters": 596}
+        0, stages, [(0, 0, 0), (150, 400, 400), (310, 2_400, 2_400), *dense, *tail], facts={"parameters": 596}
     )
     for place in (1, 2):
         panel.attempt(place, stages, used(9_000), facts={"parameters": 596})
@@ -231,8 +242,8 @@ def memory_failure(case: Path) -> None:
     """Seed 1 runs out of memory in the second step's rollout; seed 2 without an event of its own. Seed 0 completes."""
     panel = Panel(root=case / "2026-12-01_h200_golden", slots=[(settings(), seed) for seed in range(3)])
     panel.attempt(0, plain(9_000), used(9_000))
-    stages = [*plain(9_000), Stage(name="rollout", step=2, begin=710, end=None, peak_reserved=15_000)]
-    samples = [*used(9_000)[:-1], (720, 8_000, 8_000), (790, 15_800, 15_800), (900, 300, 300)]
+    stages = [*plain(9_000), Stage(name="rollout", step=2, begin=720, end=None, peak_reserved=15_000)]
+    samples = [*used(9_000)[:-1], (735, 8_000, 8_000), (790, 15_800, 15_800), (900, 300, 300)]
     panel.attempt(1, stages, samples, status="memory_failure", failure={"ms": 800})
     panel.attempt(2, stages, samples, status="memory_failure")
 
@@ -278,7 +289,7 @@ def two_campaigns(case: Path) -> None:
     first = Panel(root=case / "2026-12-02_h200_first", slots=slots)
     later = Panel(root=case / "2026-12-01_h200_later", slots=slots, campaign="later", allocation="b2", minute=30)
     shared = Panel(root=case / "2026-12-02_h200_first", slots=slots[:1], name="a-later-panel", minute=20)
-    stages = [*plain(9_000), Stage(name="rollout", step=2, begin=710, end=None, peak_reserved=15_000)]
+    stages = [*plain(9_000), Stage(name="rollout", step=2, begin=720, end=None, peak_reserved=15_000)]
     for place in range(3):
         first.attempt(place, plain(9_000), used(9_000))
         later.attempt(place, stages, used(9_000), status="memory_failure", failure={"ms": 800})
@@ -291,14 +302,60 @@ def small_capacity(case: Path) -> None:
     panel = Panel(root=case / "2026-12-01_h200_golden", slots=[(small, seed) for seed in range(3)])
     for place, peak in enumerate((500, 2_000, 2_407)):
         panel.attempt(
-            place, plain(peak)[:1] + plain(peak)[2:], [(0, 0, 0), (150, 400, 400), (699, peak + 500, peak + 500)]
+            place, plain(peak)[:1] + plain(peak)[2:], [(0, 0, 0), (150, 400, 400), (710, peak + 500, peak + 500)]
         )
+
+
+def four_seeds(case: Path) -> None:
+    """The label is of the three smallest seeds, whatever their order in time, under the smallest of their limits.
+    At 16,384 MiB seed 9 starts first and fails, and does not count. Seed 2 had 100 MiB less: L = 14,224 MiB. Seed 3's
+    peak of 14,300 is within its own limit of 14,324 and above L. At 20,480 MiB seed 0 has no sample and no known peak:
+    no single-run state, and unresolved. The same where such a trial is one of three and another fails: memory_failure.
+    """
+    slots = [(settings(), seed) for seed in (9, 3, 2, 1)]
+    slots += [(settings(capacity_mib=size), seed) for size in (20_480, 24_576) for seed in (2, 1, 0)]
+    panel = Panel(root=case / "2026-12-01_h200_golden", slots=slots)
+    panel.attempt(0, plain(9_000), used(9_000), status="memory_failure")
+    panel.attempt(1, plain(13_800), used(13_800))
+    panel.attempt(2, plain(9_000), used(9_000), taken=112)
+    panel.attempt(3, plain(9_000), used(9_000))
+    for place in range(4, 10):
+        samples = [] if slots[place][1] == 0 else used(9_000)
+        panel.attempt(place, plain(9_000), samples, status="memory_failure" if place == 7 else "completed")
+
+
+def released_pool(case: Path) -> None:
+    """The rollout gives its pool of 9,000 MiB back just before its end, and a sample 3 ms before still shows it.
+    Seed 0: 12,500 MiB process used at 497, 3,000 reserved at the end (500), 3,500 process used at 510: the overhead is
+    500, not 9,500, and the peak 12,000 + 500, within L = 14,324. Seed 1: no rests, its samples lie before the ends, at
+    the next begins, and after the finish: no overhead, only samples count. Seed 2: a sample 51 ms after an end does not
+    count (7,000), one at the very end does (480), one after a fact does (510), one at the next begin does not (4,000).
+    """
+    panel = Panel(root=case / "2026-12-01_h200_golden", slots=[(settings(), seed) for seed in range(3)])
+
+    def stages(*, rests: tuple[int, int], fact_at: int | None = None) -> list[Stage]:
+        return [
+            Stage(name="initializing", step=0, begin=100, end=300, peak_reserved=2_000),
+            Stage(name="rollout", step=1, begin=300 + rests[0], end=500, peak_reserved=12_000, tokens=3_072,
+                  reserved_at_end=3_000),
+            Stage(name="actor_update", step=1, begin=500 + rests[1], end=700, peak_reserved=8_000, tokens=1_024,
+                  fact_at=fact_at),
+        ]  # fmt: skip
+
+    before = [(0, 0, 0), (150, 400, 400), (299, 2_500, 2_500)]
+    pool = [(400, 12_500, 12_500), (497, 12_500, 12_500)]
+    rests = [(310, 2_500, 2_500), *pool, (510, 3_500, 3_500), (699, 8_500, 8_500), (710, 8_500, 8_500)]
+    panel.attempt(0, stages(rests=(20, 20)), [*before, *rests])
+    begins = [(301, 2_500, 2_500), *pool, (502, 3_500, 3_500), (699, 8_500, 8_500), (720, 8_500, 8_500)]
+    panel.attempt(1, stages(rests=(1, 2)), [*before, *begins])
+    edges = [(351, 9_000, 9_000), *pool, (500, 3_480, 3_480), (530, 7_000, 7_000), (705, 8_510, 8_510)]
+    panel.attempt(2, stages(rests=(80, 30), fact_at=702), [*before, *edges])
 
 
 INPUTS: dict[str, Callable[[Path], None]] = {
     made.__name__: made
     for made in (complete, above_margin, memory_failure, interrupted, replacement, cpu, no_process_used, two_campaigns,
-                 small_capacity)
+                 small_capacity, four_seeds, released_pool)
 }  # fmt: skip
 
 

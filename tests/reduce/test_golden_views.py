@@ -61,8 +61,18 @@ def test_a_spike_between_samples_counts_and_thinning_keeps_the_earliest_maxima(v
     assert trial["process_overhead_bytes"] == 500 * MIB
     assert trial["peak_device_used_bytes"] == 9_500 * MIB
     kept = [r for r in found["memory_samples"] if r["trial_id"] == trial["trial_id"] and r["stage"] == "rollout"]
-    # bucket of 301..400: first 301, device 330 (not 340), process 340 (not 350); bucket of 401..500: 499, also the last
-    assert [round(r["elapsed_seconds"] * 1000) for r in kept] == [301, 330, 340, 499]
+    # bucket of 320..419: first 320, device 330 (not 340), process 340 (not 350); bucket of 420..519: 499, also the last
+    assert [round(r["elapsed_seconds"] * 1000) for r in kept] == [320, 330, 340, 499]
+
+
+def test_what_a_stage_released_just_before_its_end_is_no_overhead(views):
+    """A sample 3 ms before the rollout's end still shows the pool: matched to the end it would make 9,500 MiB."""
+    found = views("released_pool")
+    overheads = {row["seed"]: row["process_overhead_bytes"] for row in found["trials"]}
+    assert overheads == {0: 500 * MIB, 1: None, 2: 510 * MIB}
+    peaks = {row["seed"]: row["peak_device_used_bytes"] for row in found["trials"]}
+    assert peaks == {0: 12_500 * MIB, 1: 12_500 * MIB, 2: 12_510 * MIB}
+    assert found["configurations"][0]["label"] == "within_margin"
 
 
 def test_the_limit_is_inclusive(views):
@@ -85,7 +95,7 @@ def test_a_failure_is_a_row_and_its_peak_is_no_demand(views):
         "initializing": "completed", "rollout": "terminal_partial", "actor_update": "completed",
     }  # fmt: skip
     assert stages["rollout"]["peak_reserved_bytes"] == 15_000 * MIB
-    assert stages["rollout"]["seconds"] == pytest.approx(0.199 + 0.090)
+    assert stages["rollout"]["seconds"] == pytest.approx(0.180 + 0.080)
     assert one(found["failures"], seed=1)["requested_bytes"] == 512 * MIB
     silent = one(found["failures"], seed=2)
     assert (silent["stage"], silent["step"], silent["requested_bytes"]) == ("rollout", None, None)
@@ -114,6 +124,19 @@ def test_later_campaigns_and_panels_do_not_enter_a_configuration(views):
     wanted = {"label": "within_margin", "memory_failures": 0, "campaign": "first", "campaigns": 2, "panel": "golden",
               "planned_slots": 7, "eligible_trials": 4, "distinct_seeds": 3}  # fmt: skip
     assert {name: configuration[name] for name in wanted} == wanted
+
+
+def test_the_label_is_of_the_three_smallest_seeds_under_their_smallest_limit(views):
+    found = views("four_seeds")
+    by_capacity = {row["capacity_mib"]: row for row in found["configurations"]}
+    sixteen = by_capacity[16_384]
+    wanted = {"label": "above_margin", "limit_mib": 14_224.0, "single_run_state": "within_margin",
+              "above_margin_trials": 0, "memory_failures": 1, "eligible_trials": 4}  # fmt: skip
+    assert {name: sixteen[name] for name in wanted} == wanted
+    states = {row["seed"]: row["state"] for row in found["trials"] if row["capacity_mib"] == 16_384}
+    assert states == {1: "within_margin", 2: "within_margin", 3: "within_margin", 9: "memory_failure"}
+    unknown = {capacity: (row["label"], row["single_run_state"]) for capacity, row in by_capacity.items()}
+    assert (unknown[20_480], unknown[24_576]) == (("unresolved", None), ("memory_failure", None))
 
 
 def test_a_small_card_has_a_state_but_no_label(views):

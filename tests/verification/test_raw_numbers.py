@@ -31,15 +31,32 @@ def _attempt(events: list[dict], rows: list[tuple[int, int, int | str]], **trial
 EVENTS = [
     _begin(10, "rollout"),
     _end(40, "rollout", reserved=300, peak=500, tokens=7),
-    _begin(41, "actor_update"),
+    _begin(50, "actor_update"),
     _end(80, "actor_update", reserved=400, peak=600, tokens=9),
 ]
-ROWS = [(5, 1_000, 0), (30, 1_320, 320), (45, 1_360, 360), (79, 1_490, 490), (200, 1_900, 900)]
+ROWS = [(5, 1_000, 0), (30, 1_320, 320), (45, 1_360, 360), (79, 1_490, 490), (85, 1_490, 490), (200, 1_900, 900)]
 
 
-def test_overhead_is_the_largest_difference_to_the_nearest_sample():
-    # at 40 ms the nearest sample (45 ms) has 360 for 300 reserved; at 80 ms the nearest (79 ms) has 490 for 400
+def test_overhead_is_the_largest_difference_to_the_first_sample_after_a_stage():
+    # after 40 ms the first sample (45 ms) has 360 for 300 reserved; after 80 ms the first (85 ms) has 490 for 400
     assert raw.measure(_attempt(EVENTS, ROWS)).overhead == 90
+
+
+def test_what_a_stage_released_just_before_its_end_is_no_overhead():
+    rows = [(39, 6_000, 5_000), *ROWS]
+    assert raw.measure(_attempt(EVENTS, rows)).overhead == 90
+
+
+@pytest.mark.parametrize(
+    ("ms", "overhead"), [(39, None), (40, 60), (44, 60), (45, None), (46, None)], ids=lambda value: str(value)
+)
+@pytest.mark.parametrize("event", ["stage_begin", "failure", "finished", "fact"])
+def test_the_sample_lies_between_the_end_and_the_next_event_other_than_a_fact(event, ms, overhead):
+    following = {"stage": "actor_update", "step": 1, "peak_reserved_bytes": 1, "peak_allocated_bytes": 1,
+                 "name": "parameters", "value": 1}  # fmt: skip
+    events = [*EVENTS[:2], {"t_ns": 45 * MS, "event": event, **following}]
+    expected = 60 if event == "fact" and ms >= 40 else overhead
+    assert raw.measure(_attempt(events, [(ms, 1_360, 360)])).overhead == expected
 
 
 def test_samples_further_than_50_ms_say_nothing():
@@ -80,13 +97,13 @@ def test_a_failed_trial_shows_what_it_held_until_then():
     assert row["state"] == "memory_failure"
     assert row["peak_reserved_bytes"] == 500
     stage = raw.stage_peaks(measured)["actor_update"]
-    assert (stage["coverage"], stage["ns"], stage["peak_reserved_bytes"]) == ("terminal_partial", 29 * MS, 450)
+    assert (stage["coverage"], stage["ns"], stage["peak_reserved_bytes"]) == ("terminal_partial", 20 * MS, 450)
     assert stage["peak_device_used_bytes"] == 450 + 60
 
 
 def test_a_killed_stage_counts_up_to_the_last_sample():
     measured = raw.measure(_attempt(EVENTS[:3], ROWS[:4]))
-    assert raw.stage_peaks(measured)["actor_update"]["ns"] == (79 - 41) * MS
+    assert raw.stage_peaks(measured)["actor_update"]["ns"] == (79 - 50) * MS
     assert raw.stage_peaks(measured)["actor_update"]["peak_reserved_bytes"] is None
 
 

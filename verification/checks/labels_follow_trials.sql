@@ -1,5 +1,6 @@
 -- Proves: label, limit and single-run state are what the trials of the first campaign say: the three smallest seeds, one
--- eligible trial each (the one that started first), all against the smallest of their limits.
+-- eligible trial each (the one that started first), all against the smallest of their limits; the single-run state is
+-- that of the smallest seed.
 WITH one_per_seed AS (
     SELECT t.*
     FROM trials t JOIN configurations c ON t.configuration_id = c.configuration_id AND t.campaign = c.campaign
@@ -8,7 +9,7 @@ WITH one_per_seed AS (
 three AS (
     SELECT configuration_id, count(*) AS seeds, count(peak_device_used_bytes) AS known,
            bool_or(failure_class IS NOT NULL) AS failed, max(peak_device_used_bytes) AS peak,
-           min(limit_bytes) AS limit_bytes, arg_min(state, seed) AS first_state
+           min(limit_bytes) AS limit_bytes, arg_min_null(state, seed) AS first_state
     FROM (FROM one_per_seed QUALIFY row_number() OVER (PARTITION BY configuration_id ORDER BY seed) <= 3)
     GROUP BY configuration_id
 )

@@ -1,7 +1,8 @@
 -- Grain: configuration with an attempt. Inputs: core_attempts, core_trials.
 -- Counts, label and peaks are those of the first campaign: the one whose first attempt started first. Label and limit come
 -- from the three smallest seeds with an eligible trial, one trial a seed (several panels may hold one cell: the trial
--- that started first). Their limit is the smallest effective capacity minus 2,048 MiB.
+-- that started first). Their limit is the smallest effective capacity of these trials minus 2,048 MiB, and all are held
+-- against it. The single-run state is that of the smallest seed, against its own limit; null where that is unknown.
 WITH campaigns AS (
     SELECT configuration_id, campaign,
            row_number() OVER (PARTITION BY configuration_id ORDER BY min(started_at), campaign) AS number
@@ -21,7 +22,7 @@ WITH campaigns AS (
 ), labels AS (
     SELECT configuration_id,
            max(configuration_limit_bytes) AS limit_bytes,
-           arg_min(state, seed) AS single_run_state,
+           arg_min_null(state, seed) AS single_run_state,
            bool_or(capacity_mib IS NULL OR capacity_mib < 4096) AS is_without_label,
            CASE WHEN count(*) < 3 THEN 'unresolved'
                 WHEN bool_or(status = 'memory_failure') THEN 'memory_failure'

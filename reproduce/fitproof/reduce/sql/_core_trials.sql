@@ -1,7 +1,8 @@
 -- Grain: trial. Inputs: core_attempts, raw_trials, raw_events, core_stage_runs, core_interval_peaks, core_overheads.
 -- Peaks are as observed, also for memory failures. Device used is the larger of its largest sample and peak reserved plus
 -- process overhead; without overhead (no process-used samples, or a CPU) only the sample counts.
--- State is against the trial's own limit: effective capacity minus 2,048 MiB (2,147,483,648 bytes), inclusive. Without capacity or peak: null.
+-- State is against the trial's own limit: effective capacity minus 2,048 MiB (2,147,483,648 bytes), inclusive, whatever the
+-- capacity. Without capacity (on a CPU) or peak it is null, unless the trial failed.
 WITH samples AS (
     SELECT attempt_key, max(device_used_bytes) AS device_used_bytes, max(process_used_bytes) AS process_used_bytes,
            sum(samples)::BIGINT AS samples

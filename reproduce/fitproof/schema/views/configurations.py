@@ -17,17 +17,17 @@ CONFIGURATIONS = View(
     columns=(
         *(SETTING_COLUMNS[name] for name in _FIRST),
         Column("label", "VARCHAR", "", f"{ON_CPU}, or capacity below 4,096 MiB",
-               "Over the three smallest seeds with an eligible trial: memory_failure (at least one failed), "
-               "within_margin (all "
-               "completed, every peak <= limit), above_margin (all completed, a peak above it); unresolved with "
-               "fewer than "
-               "three, or an unknown peak."),
-        Column("single_run_state", "VARCHAR", "", f"{ON_CPU}, no eligible trial, or its peak is unknown",
-               "State of the eligible trial with the smallest seed; says nothing about other seeds."),
+               "Over the three smallest seeds with an eligible trial, one trial a seed (started first), all against "
+               "limit_mib: memory_failure (at least one failed), within_margin (all completed, every peak <= limit), "
+               "above_margin (all completed, a peak above it); unresolved with fewer than three, or where none failed "
+               "and a peak is unknown."),
+        Column("single_run_state", "VARCHAR", "", f"no eligible trial; {ON_CPU} or with an unknown peak unless it failed",
+               "State of the eligible trial with the smallest seed, against its own limit; says nothing about other "
+               "seeds."),
         Column("is_within_5_percent", "BOOLEAN", "", f"{ON_CPU}, no eligible trial, or a peak is unknown",
                "Every eligible trial completed with a peak of device used <= 95 % of its effective capacity."),
         Column("limit_mib", "DOUBLE", "MiB", _NO_LIMIT,
-               "Operating limit: smallest effective capacity of the trials behind the label, minus 2,048 MiB."),
+               "Operating limit: smallest effective capacity of the up to three trials behind the label, minus 2,048 MiB."),
         Column("max_completed_peak_mib", "DOUBLE", "MiB", _NO_PEAK,
                "Largest peak of device used of a completed trial."),
         Column("max_completed_reserved_mib", "DOUBLE", "MiB", _NO_PEAK, "Largest peak reserved of a completed trial."),

@@ -43,8 +43,8 @@ TRIALS = View(
         WORKLOAD,
         CAPACITY_MIB,
         Column("state", "VARCHAR", "", f"{ON_CPU} unless it failed, or the peak is unknown",
-               "within_margin (peak of device used <= effective capacity - 2,048 MiB), above_margin, or "
-               "memory_failure."),
+               "within_margin (peak of device used <= the trial's own limit_bytes), above_margin, or memory_failure; "
+               "the same rule at every capacity."),
         Column("is_within_5_percent", "BOOLEAN", "", f"{ON_CPU} unless it failed, or the peak is unknown",
                "Completed with a peak of device used <= 95 % of the effective capacity."),
         Column("peak_device_used_bytes", "BIGINT", "bytes", _NO_SAMPLES,
@@ -57,9 +57,9 @@ TRIALS = View(
                "Most bytes the caching allocator held from the driver."),
         Column("peak_allocated_bytes", "BIGINT", "bytes", _BLIND, "Most bytes held by live tensors."),
         Column("process_overhead_bytes", "BIGINT", "bytes",
-               f"no process-used sample within 50 ms of a stage end (some containers hide them), or {ON_CPU}",
-               "Largest difference, at stage ends, between the nearest process-used sample within 50 ms and "
-               "reserved bytes."),
+               f"no process-used sample in the rest after any stage end (some containers hide them), or {ON_CPU}",
+               "Largest difference, over stage ends, between process used and reserved bytes: process used is the "
+               "first sample at or after the end, at most 50 ms later and before the next event other than a fact."),
         Column("largest_device_used_sample_bytes", "BIGINT", "bytes", "no samples",
                "Largest sample of the monitor's used bytes minus its reading before the child; on a CPU the unique "
                "set size "
