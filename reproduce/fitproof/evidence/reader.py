@@ -48,16 +48,23 @@ class MemberReader(Iterator[Member]):
     """Iterator over the members in archive order. After its end the totals of what was read are set."""
 
     def __init__(
-        self, path: Path, *, expected_sha256: str, expected_size: int | None, expected_tar_sha256: str | None
+        self,
+        path: Path,
+        *,
+        expected_sha256: str,
+        expected_size: int | None,
+        expected_tar_sha256: str | None,
+        hash_tar: bool,
     ) -> None:
         self.path = path
         self._expected = expected_sha256, expected_size, expected_tar_sha256
+        self._hash_tar = hash_tar or expected_tar_sha256 is not None
         self._members = self._walk()
         self.bytes: int | None = None
         """Compressed bytes."""
         self.tar_bytes: int | None = None
         self.tar_sha256: str | None = None
-        """SHA-256 of the whole uncompressed tar."""
+        """SHA-256 of the whole uncompressed tar; None with `hash_tar=False`."""
         self.members: int | None = None
         """Members without MEMBERS.sha256."""
 
@@ -75,7 +82,7 @@ class MemberReader(Iterator[Member]):
             size = _check_digest(file, subject, expected_sha256, expected_size)
             declared = check_frame(file.fileno(), size, subject)
             file.seek(0)
-            tar = _Tar(file, subject, declared)
+            tar = _Tar(file, subject, declared, hash_tar=self._hash_tar)
             try:
                 listing = _read_listing(tar)
                 yield from _read_listed(tar, listing)
@@ -89,11 +96,17 @@ class MemberReader(Iterator[Member]):
 
 
 def read_members(
-    path: Path, *, expected_sha256: str, expected_size: int | None = None, expected_tar_sha256: str | None = None
+    path: Path,
+    *,
+    expected_sha256: str,
+    expected_size: int | None = None,
+    expected_tar_sha256: str | None = None,
+    hash_tar: bool = True,
 ) -> MemberReader:
     """Iterate over an archive's members (MEMBERS.sha256 itself left out) after checking the file's SHA-256.
 
     `expected_size`: bytes of the compressed file. `expected_tar_sha256`: of the uncompressed tar, checked at the end.
+    `hash_tar=False` spares that digest where nothing is expected of it: every member has been checked by its own.
     Iterating raises EvidenceError, which names archive, member, found and expected, for anything but an archive as
     `pack` writes it.
     """
@@ -102,6 +115,7 @@ def read_members(
         expected_sha256=expected_sha256,
         expected_size=expected_size,
         expected_tar_sha256=expected_tar_sha256,
+        hash_tar=hash_tar,
     )
 
 
@@ -125,11 +139,11 @@ def _check_digest(file: BinaryIO, subject: str, expected_sha256: str, expected_s
 class _Tar:
     """The decompressed bytes in order, counted, hashed and bounded."""
 
-    def __init__(self, file: BinaryIO, subject: str, declared: int | None) -> None:
+    def __init__(self, file: BinaryIO, subject: str, declared: int | None, *, hash_tar: bool) -> None:
         self.subject, self.total = subject, 0
         self._declared = declared
         self._limit = MAX_TAR_BYTES if declared is None else declared
-        self._sha = hashlib.sha256()
+        self._sha = hashlib.sha256() if hash_tar else None
         self._chunk, self._at = b"", 0
         if self._limit > MAX_TAR_BYTES:
             raise self.error("", f"a declared size of {declared} bytes", f"at most {MAX_TAR_BYTES}")
@@ -140,15 +154,16 @@ class _Tar:
         subject = f"{self.subject}: {member}" if member else self.subject
         return EvidenceError(subject, found=found, expected=expected, hint=REFETCH_HINT)
 
-    def sha256(self) -> str:
-        return self._sha.hexdigest()
+    def sha256(self) -> str | None:
+        return self._sha.hexdigest() if self._sha else None
 
     def _fill(self) -> bool:
         self._chunk, self._at = self._read(_CHUNK_BYTES), 0
         self.total += len(self._chunk)
         if self.total > self._limit:
             raise self.error("", f"more than {self._limit} bytes inflated", f"at most {self._limit} bytes")
-        self._sha.update(self._chunk)
+        if self._sha:
+            self._sha.update(self._chunk)
         return bool(self._chunk)
 
     def take(self, count: int, member: str) -> bytes:

@@ -34,6 +34,8 @@ _FIELDS = (
 _MODES = {REGULAR: b"0000644\0", PAX: b"0000000\0"}
 _NOBODY = b"0000000\0" * 2
 _AFTER_TYPE = bytes(100) + b"ustar\00000" + bytes(247)
+_TAILS = {kind: kind + _AFTER_TYPE for kind in (REGULAR, PAX)}
+_TAIL_SUMS = {kind: sum(tail) + 8 * 32 for kind, tail in _TAILS.items()}  # the checksum field itself counts as spaces
 
 
 def padding(size: int) -> int:
@@ -43,9 +45,7 @@ def padding(size: int) -> int:
 
 def _block(name: bytes, size: int, kind: bytes) -> bytes:
     head = name[:100].ljust(100, b"\0") + _MODES[kind] + _NOBODY + b"%011o\0" % size + b"00000000000\0"
-    tail = kind + _AFTER_TYPE
-    checksum = sum(head) + sum(tail) + 8 * 32  # the checksum field itself counts as spaces
-    return head + b"%06o\0 " % checksum + tail
+    return head + b"%06o\0 " % (sum(head) + _TAIL_SUMS[kind]) + _TAILS[kind]
 
 
 def pax_record(name: str) -> bytes:

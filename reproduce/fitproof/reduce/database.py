@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from .tables import SCHEMAS
+from .tables import SCHEMAS, definition
 
 # Steps on one batch of attempts, in order. What the first two make serves the others and goes with the batch.
 BATCH_STEPS = ("_core_intervals", "_core_samples", "_core_thinned", "_core_interval_peaks", "_core_overheads")
@@ -29,19 +29,18 @@ class Database:
         options = {"threads": str(threads), "memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch / "spill"),
                    "autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}  # fmt: skip
         self.connection = duckdb.connect(config=options)
-        self.connection.execute("SET TimeZone = 'UTC'")
-        for name, schema in SCHEMAS.items():
+        self.connection.execute("SET GLOBAL TimeZone = 'UTC'")
+        for name in SCHEMAS:
             if name not in ("raw_memory", "batch_attempts"):  # of one batch only; samples are never kept whole
-                self._create(name, schema.empty_table())
+                self.connection.execute(definition(name))
         self._has_cores = False
 
     def close(self) -> None:
         self.connection.close()
 
-    def _create(self, name: str, rows: pa.Table) -> None:
-        self.connection.register("arrow_rows", rows)
-        self.connection.execute(f"CREATE TABLE {name} AS FROM arrow_rows")
-        self.connection.unregister("arrow_rows")
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Another connection to the same tables, for another thread."""
+        return self.connection.cursor()
 
     def insert(self, name: str, rows: pa.Table) -> None:
         if rows.num_rows:

@@ -19,7 +19,7 @@ def strict_json(data: bytes, where: str) -> object:
     """One JSON value. Raises EvidenceError (subject `where`) for what RFC 8259 does not allow, and for key twins."""
     try:
         text = data.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+        value = _DECODER.decode(text)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a surrogate pair is no text
         return value
@@ -37,6 +37,9 @@ def _object(pairs: list[tuple[str, object]]) -> dict:
 
 def _no_constant(text: str) -> None:
     raise ValueError(f"{text} is no JSON number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_constant)
 
 
 def checked(record: object, spec: tuple[Field, ...], where: str) -> dict:

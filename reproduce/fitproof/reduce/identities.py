@@ -41,7 +41,8 @@ class SettingsBook:
 
     def look_up(self, record: dict, where: str) -> Known:
         """The settings of a raw object. Raises EvidenceError where they are unknown, incomplete or inconsistent."""
-        fingerprint = (tuple(record.items()), tuple(map(type, record.values())))  # True is not 1 here
+        values = tuple(record.values())
+        fingerprint = (tuple(record), values, tuple(map(type, values)))  # True is not 1 here
         try:
             if fingerprint in self._by_record:
                 return self._by_record[fingerprint]
@@ -53,7 +54,8 @@ class SettingsBook:
                 where, found=f"settings: {found}", expected="resolved settings of this schema"
             ) from None
         whole = settings.identity()
-        identity = flat_canonical(whole)
+        is_whole = len(whole) == len(record) and all(whole.get(name, whole) is v for name, v in record.items())
+        identity = canonical if is_whole else flat_canonical(whole)
         core = flat_canonical({k: v for k, v in whole.items() if k not in NOT_IN_SETTINGS_ID})
         known = Known(sha256_hex(identity)[:16], settings, sha256_hex(core)[:16], canonical, identity)
         self._by_record[fingerprint] = known

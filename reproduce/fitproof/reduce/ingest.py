@@ -63,7 +63,7 @@ class Ingest:
         name = archive.path.name
         panels: dict[str, Panel] = {}
         folder: Folder | None = None
-        for member in read_members(archive.path, expected_sha256=archive.sha256):
+        for member in read_members(archive.path, expected_sha256=archive.sha256, hash_tar=False):
             panel_name, *rest = member.name.split("/")
             panel = panels.setdefault(panel_name, Panel(panel_name))
             if rest == ["plan.json"]:

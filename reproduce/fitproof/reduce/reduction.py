@@ -1,9 +1,9 @@
 """From archives to view files: `reduce_archives` ingests, runs the SQL, writes. Nothing outside `out` is touched."""
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from .database import Database
 from .ingest import ArchiveFile, ingest
 from .writer import write_view
 
-MOST_THREADS = 4
+WRITERS = 2  # views that are written at the same time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,13 +40,21 @@ def reduce_archives(
     """
     archives = list(archives)
     with tempfile.TemporaryDirectory(prefix="fitproof-") as scratch:
-        db = Database(Path(scratch), threads=threads or min(MOST_THREADS, os.cpu_count() or 1))
+        db = Database(Path(scratch), threads=threads or 1)
         try:
             ingest(db, archives, progress)
             db.run_final()
-            return [_write(db, view, out, archives) for view in VIEWS.values()]
+            return _write_all(db, out, archives)
         finally:
             db.close()
+
+
+def _write_all(db: Database, out: Path, archives: list[ArchiveFile]) -> list[ReducedView]:
+    """All views in the order of the schema; those of a file per archive are begun first, for they take longest."""
+    with ThreadPoolExecutor(max_workers=WRITERS, thread_name_prefix="write") as pool:
+        views = sorted(VIEWS.values(), key=lambda view: not view.is_per_archive)
+        written = {view.name: pool.submit(_write, db, view, out, archives) for view in views}
+        return [written[name].result() for name in VIEWS]
 
 
 def _write(db: Database, view: View, out: Path, archives: list[ArchiveFile]) -> ReducedView:
@@ -56,6 +64,7 @@ def _write(db: Database, view: View, out: Path, archives: list[ArchiveFile]) -> 
         places = [(f"views/{view.name}/{name}.parquet", {"archive": name}) for name in names]
     else:
         places = [(f"views/{view.name}.parquet", None)]
-    counts = {path: write_view(db, view, out / path, digest, parameters) for path, parameters in places}
+    with db.cursor() as connection:
+        counts = {path: write_view(connection, view, out / path, digest, parameters) for path, parameters in places}
     written = tuple(path for path, rows in counts.items() if rows)
     return ReducedView(name=view.name, rows=sum(counts.values()), content_sha256=digest.hexdigest(), files=written)

@@ -38,7 +38,7 @@ class Lines:
 def parse_samples(files: list[Lines]) -> pa.Table:
     """Rows of raw_memory; `sample` counts the rows of each file from 0. Raises EvidenceError for malformed files."""
     bodies = [_body(file) for file in files]
-    counts = [body.count(b"\n") for body in bodies]
+    counts = [file.data.count(b"\n") - 1 if body else 0 for file, body in zip(files, bodies, strict=True)]
     joined = b"".join(bodies)
     if joined.translate(None, _DIGITS) != b",,,\n" * sum(counts):
         _explain(files, bodies)
@@ -85,20 +85,21 @@ def _neighbours(values: pa.Array, last: int) -> tuple[pa.Array, pa.Array]:
     return values.slice(0, last), values.slice(1, last)
 
 
-def _body(file: Lines) -> bytes:
+def _body(file: Lines) -> memoryview:
+    """The whole lines after the header, not copied."""
     data = whole_lines(file.data, file.where, may_be_torn=file.may_be_torn)
     if data.startswith(HEADER):
-        return data[len(HEADER) :]
+        return memoryview(data)[len(HEADER) :]
     if not data and file.may_be_torn:
-        return b""
+        return memoryview(b"")
     first = data.split(b"\n", 1)[0]
     raise EvidenceError(f"{file.where} line 1", found=repr(first[:200]), expected=f"the header {MEMORY_CSV_HEADER}")
 
 
-def _explain(files: list[Lines], bodies: list[bytes], error: str = "") -> None:
+def _explain(files: list[Lines], bodies: list[memoryview], error: str = "") -> None:
     """Raise the EvidenceError that names the first bad row."""
     for file, body in zip(files, bodies, strict=True):
-        for number, row in enumerate(body.split(b"\n")[:-1], start=2):
+        for number, row in enumerate(bytes(body).split(b"\n")[:-1], start=2):
             fits = _ROW.fullmatch(row) and all(int(v) < 2**63 for v in row.split(b",") if v)
             if not fits:
                 raise EvidenceError(

@@ -16,8 +16,10 @@ _ARROW = {
     "object": pa.string(),
     "list": pa.list_(pa.string()),
 }
+_SQL = {pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.bool_(): "BOOLEAN", pa.list_(pa.string()): "VARCHAR[]"}
 _SETTING_ARROW = {"VARCHAR": pa.string(), "BIGINT": pa.int64(), "BOOLEAN": pa.bool_()}
 KEY = ("attempt_key", pa.int64())
+_OBJECTS = {f.name for spec in records.FILES.values() for f in spec if f.kind == "object"}
 
 
 def _fields(spec: tuple[records.Field, ...], leave_out: Sequence[str] = ()) -> list[tuple[str, pa.DataType]]:
@@ -65,13 +67,18 @@ SCHEMAS: dict[str, pa.Schema] = {
 }  # fmt: skip
 
 
+def definition(name: str) -> str:
+    """CREATE TABLE statement of one raw table."""
+    return f"CREATE TABLE {name} ({', '.join(f'{field.name} {_SQL[field.type]}' for field in SCHEMAS[name])})"
+
+
 def to_arrow(name: str, rows: list[dict]) -> pa.Table:
     """Rows of one raw table. Objects become JSON text."""
     schema = SCHEMAS[name]
     columns = []
     for field in schema:
         values = [row.get(field.name) for row in rows]
-        if field.type == _text and any(type(v) is dict for v in values):
+        if field.name in _OBJECTS:
             values = [json.dumps(v, sort_keys=True, ensure_ascii=False) for v in values]
         columns.append(pa.array(values, type=field.type))
     return pa.Table.from_arrays(columns, schema=schema)

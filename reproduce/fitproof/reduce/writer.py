@@ -10,17 +10,18 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
 from ..schema.view import View
-from .database import Database, sql
+from .database import sql
 
 ROW_GROUP_ROWS = 100_000
 _ARROW = {"VARCHAR": pa.string(), "BIGINT": pa.int64(), "INTEGER": pa.int32(), "DOUBLE": pa.float64(),
           "BOOLEAN": pa.bool_(), "TIMESTAMP": pa.timestamp("us")}  # fmt: skip
-PARQUET_OPTIONS = dict(compression="zstd", compression_level=9, version="2.6", data_page_version="1.0",
+PARQUET_OPTIONS = dict(compression="zstd", compression_level=3, version="2.6", data_page_version="1.0",
                        use_dictionary=True, write_statistics=True, store_schema=True)  # fmt: skip
 _CSV_OPTIONS = pa.csv.WriteOptions(include_header=True, quoting_style="all_valid", batch_size=4096)
 
@@ -36,10 +37,12 @@ def query(view: View) -> str:
     return f"SELECT {columns} FROM (\n{sql(view.name)}\n) ORDER BY {order}"
 
 
-def groups(db: Database, view: View, parameters: dict[str, str] | None = None) -> Iterator[pa.Table]:
+def groups(
+    connection: duckdb.DuckDBPyConnection, view: View, parameters: dict[str, str] | None = None
+) -> Iterator[pa.Table]:
     """The rows in order, as one contiguous table per row group. Columns that may not be null are checked."""
     schema = arrow_schema(view)
-    relation = db.connection.sql(query(view), params=parameters or {})
+    relation = connection.sql(query(view), params=parameters or {})
     waiting: list[pa.RecordBatch] = []
     for batch in relation.to_arrow_reader(ROW_GROUP_ROWS):
         waiting.append(batch)
@@ -58,12 +61,18 @@ def _typed(table: pa.Table, schema: pa.Schema, view: View) -> pa.Table:
     return table.cast(schema).combine_chunks()
 
 
-def write_view(db: Database, view: View, path: Path, digest: "hashlib._Hash", parameters: dict | None = None) -> int:
+def write_view(
+    connection: duckdb.DuckDBPyConnection,
+    view: View,
+    path: Path,
+    digest: "hashlib._Hash",
+    parameters: dict | None = None,
+) -> int:
     """Write one Parquet file, feed its canonical rows to `digest`, return the rows. Without rows no file appears."""
     rows = 0
     writer: pa.parquet.ParquetWriter | None = None
     try:
-        for table in groups(db, view, parameters):
+        for table in groups(connection, view, parameters):
             if writer is None:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 writer = pa.parquet.ParquetWriter(path, table.schema, **PARQUET_OPTIONS)
