@@ -150,6 +150,35 @@ def test_a_closed_stdout_is_no_error(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_stream_on_a_full_disk_has_no_traceback(stream, tmp_path):
+    (tmp_path / "log").write_text(OOM_LOG)
+    command = [sys.executable, "-m", "fitproof", "diagnose", str(tmp_path / "log"), "--json"]
+    with open("/dev/full", "w") as full:
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: full}
+        done = subprocess.run(command, text=True, **pipes)
+    if stream == "stdout":
+        assert done.returncode == 3
+        assert done.stderr.startswith("fitproof: stdout\n  found:    No space left on device\n")
+        assert "Traceback" not in done.stderr
+    else:
+        assert (done.returncode, json.loads(done.stdout)["failure_class"]) == (0, "device_memory")
+
+
+def test_words_that_cannot_be_said_leave_the_exit_code_alone(tmp_path):
+    command = [sys.executable, "-m", "fitproof", "diagnose", str(tmp_path / "none")]
+    with open("/dev/full", "w") as full:
+        assert subprocess.run(command, stderr=full).returncode == 2
+
+
+def test_a_place_that_takes_no_files_is_three(tmp_path):
+    (tmp_path / "file").touch()
+    done = fitproof("run", "cpu_tiny", "--out", str(tmp_path / "file"))
+    assert done.returncode == 3
+    assert done.stderr.startswith(f"fitproof: {tmp_path / 'file' / 'cpu_tiny'}\n  found:    Not a directory\n")
+    assert "\n  next:     " in done.stderr
+
+
 def test_plan_shows_writes_and_can_be_read_again(tmp_path):
     path = tmp_path / "plan.json"
     done = fitproof("plan", "cpu_tiny", "-o", str(path), "--json")

@@ -8,6 +8,9 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TextIO
+
+from ..errors import EnvironmentLacks
 
 
 def harden_streams() -> None:
@@ -22,16 +25,30 @@ def harden_streams() -> None:
 
 def say(text: str) -> None:
     """One line for the reader, to stderr."""
-    print(text, file=sys.stderr, flush=True)
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        _drop(sys.stderr)  # nobody can be told; the exit code still says how it ended
+
+
+def _drop(stream: TextIO) -> None:
+    """Point the stream's descriptor to nowhere, so that the interpreter's last flush is quiet too."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def emit(text: str) -> None:
-    """Data, to stdout."""
+    """Data, to stdout. Raises EnvironmentLacks where it takes none, such as a file on a full disk."""
     try:
         print(text, flush=True)
-    except BrokenPipeError:
-        # The reader has gone. Point the descriptor elsewhere, so that the interpreter's last flush is quiet too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has gone
+        _drop(sys.stdout)
+    except OSError as error:
+        _drop(sys.stdout)
+        raise EnvironmentLacks(
+            "stdout", found=error.strerror or str(error), expected="room for the data", hint="write it somewhere else"
+        ) from None
 
 
 def emit_json(value: object) -> None:
