@@ -49,6 +49,50 @@ def test_an_edited_plan_is_refused(saved):
         load_plan(path.with_name("none.json"))
 
 
+def test_a_plan_edited_with_its_digest_is_refused_too(saved):
+    """The digest shows an accident, not a person who computes it again; no name in a plan may leave the run folder."""
+    _, path = saved
+    record = json.loads(path.read_text())
+    first, *rest = record["slots"]
+    settings = first["settings"]
+    edits = [
+        ({"panel": "../elsewhere"}, "panel '../elsewhere' is no name"),
+        ({"panel": ""}, "panel '' is no name"),
+        ({"device_kind": "tpu"}, "device_kind 'tpu' is none of cuda, rocm, cpu"),
+        ({"slots": []}, "no slots"),
+        ({"slots": [first, *record["slots"]]}, "twice"),
+        ({"slots": [{**first, "slot_id": "../../evil"}, *rest]}, "slot 1: slot_id '../../evil', but its settings"),
+        ({"slots": [{**first, "seed": 99}, *rest]}, "slot 1: slot_id"),
+        ({"slots": [{**first, "estimate_seconds": -5}, *rest]}, "estimate_seconds -5"),
+        ({"slots": [{**first, "settings": {**settings, "bogus": 1}}, *rest]}, "unexpected keyword argument 'bogus'"),
+        ({"slots": [{**first, "settings": {**settings, "model_id": "x/y"}}, *rest]}, "model 'x/y' found: not in"),
+        ({"slots": [{**first, "settings": {}}, *rest]}, "required keyword-only argument"),
+    ]
+    for change, message in edits:
+        edited = {**record, **change}
+        edited["digest"] = sha256_hex(canonical_json({k: v for k, v in edited.items() if k != "digest"}))
+        path.write_text(json.dumps(edited))
+        with pytest.raises(EvidenceError) as caught:
+            load_plan(path)
+        assert message in str(caught.value), change
+
+
+@pytest.mark.parametrize("data", [b"", b"\x93\xff", b"[" * 100_000, b"[1]", b"null"])
+def test_what_is_no_plan_is_refused_with_the_next_command(data, tmp_path):
+    (tmp_path / "plan.json").write_bytes(data)
+    with pytest.raises(EvidenceError, match=r"next: .*fitproof plan"):
+        load_plan(tmp_path / "plan.json")
+
+
+def test_a_folder_is_no_plan_and_no_place_for_one(tmp_path):
+    with pytest.raises(UsageError, match="Is a directory"):
+        load_plan(tmp_path)
+    for path in (tmp_path, tmp_path / "none" / "plan.json"):
+        with pytest.raises(UsageError, match="a file in a folder that exists"):
+            save_plan(freeze(cpu_tiny()), path)
+    assert list(tmp_path.parent.glob("*.partial")) == []
+
+
 def test_a_plan_of_other_code_is_refused(saved, tmp_path):
     _, path = saved
     other = freeze(cpu_tiny())

@@ -42,7 +42,8 @@ def rows(out: Path, name: str, folder: Path) -> dict[str, list]:
         # An interruption adds an attempt; slots, trials and their numbers stay.
         names = ", ".join(c.name for c in columns if c.name not in ("attempts", "attempt_id", "attempt_number"))
         keys = ", ".join(VIEWS[view].key)
-        found[view] = duckdb.sql(f"SELECT {names} FROM '{folder}/{name}/views/{view}.parquet' ORDER BY {keys}").fetchall()
+        file = folder / name / "views" / f"{view}.parquet"
+        found[view] = duckdb.sql(f"SELECT {names} FROM '{file}' ORDER BY {keys}").fetchall()
     return found
 
 

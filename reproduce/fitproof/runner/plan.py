@@ -1,6 +1,7 @@
 """Frozen panels: a plan is written once, carries its digest, and is refused by any other code than made it."""
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from ..schema.records import PLAN, SCHEMA_VERSION, SLOT, problems
 from ..schema.settings import ADDED_LATER, Settings
 from .files import write_json
 
+NEW_PLAN = "fitproof plan PANEL -o plan.json  # a frozen plan is never edited"
+DEVICE_KINDS = ("cuda", "rocm", "cpu")
+_PANEL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", re.ASCII)
 LONGEST_SLOT_SECONDS = 540  # a slot must fit a ten-minute allocation with its start-up
 
 
@@ -33,7 +37,11 @@ class Panel:
     slots: tuple[Slot, ...]
 
     def slot_id(self, slot: Slot) -> str:
-        return short_id({"panel": self.name, "settings": slot.settings.identity(), "seed": slot.seed})
+        return _slot_id(self.name, slot)
+
+
+def _slot_id(panel: str, slot: Slot) -> str:
+    return short_id({"panel": panel, "settings": slot.settings.identity(), "seed": slot.seed})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +117,10 @@ def freeze(panel: Panel, *, predictions_digest: str | None = None) -> Plan:
 
 
 def save_plan(plan: Plan, path: Path) -> None:
+    """Write plan.json, whole or not at all. Raises UsageError where `path` cannot be a file."""
+    if path.is_dir() or not path.parent.is_dir():
+        found = "a folder" if path.is_dir() else f"no folder {path.parent}"
+        raise UsageError(f"plan {path}", found=found, expected="a file in a folder that exists", hint="-o plan.json")
     write_json(path, plan.record())
 
 
@@ -118,10 +130,16 @@ def load_plan(path: Path, *, check_code: bool = True) -> Plan:
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"plan {path}", found="no such file", hint="fitproof plan quick -o plan.json") from None
-    except ValueError as error:
-        raise EvidenceError(f"plan {path}", found=str(error), expected="one JSON document") from None
+    except OSError as error:
+        found = "no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+        raise UsageError(
+            f"plan {path}",
+            found=found,
+            expected="a plan file, or a panel that `fitproof plan` knows",
+            hint="fitproof plan quick -o plan.json",
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise EvidenceError(f"plan {path}", found=str(error), expected="one JSON document", hint=NEW_PLAN) from None
     plan = parse_plan(record, where=str(path))
     if check_code:
         require_own_code(plan)
@@ -136,7 +154,8 @@ def parse_plan(record: object, *, where: str) -> Plan:
     if not wrong:
         wrong = [p for i, s in enumerate(record["slots"]) for p in problems(s, SLOT, f"{where}: slot {i + 1}")]
     if wrong:
-        raise EvidenceError(where, found="; ".join(wrong), expected="a plan of schema version 1")
+        expected = f"a plan of schema version {SCHEMA_VERSION}"
+        raise EvidenceError(where, found="; ".join(wrong), expected=expected, hint=NEW_PLAN)
     try:
         digest = _digest(record)
     except ValueError as error:
@@ -146,14 +165,9 @@ def parse_plan(record: object, *, where: str) -> Plan:
             where,
             found=f"content digest {digest}",
             expected=f"its own digest {record['digest']}",
-            hint="a frozen plan is never edited: make a new one with `fitproof plan`",
+            hint=NEW_PLAN,
         )
-    slots = {
-        s["slot_id"]: Slot(
-            settings=settings_from(s["settings"]), seed=s["seed"], estimate_seconds=s["estimate_seconds"]
-        )
-        for s in record["slots"]
-    }
+    slots = _slots(record, where)
     return Plan(
         panel=record["panel"],
         reason=record["reason"],
@@ -163,6 +177,41 @@ def parse_plan(record: object, *, where: str) -> Plan:
         slots=slots,
         digest=record["digest"],
     )
+
+
+def _slots(record: dict, where: str) -> dict[str, Slot]:
+    """The slots of a plan whose digest is right, by id. Raises EvidenceError for what no `freeze` gives.
+
+    Whoever edits a plan can compute its digest again, and its names become names of folders.
+    """
+    wrong = []
+    if not _PANEL_NAME.fullmatch(record["panel"]):
+        wrong.append(f"panel {record['panel']!r} is no name of letters, digits, '_', '-' and '.'")
+    if record["device_kind"] not in DEVICE_KINDS:
+        wrong.append(f"device_kind {record['device_kind']!r} is none of {', '.join(DEVICE_KINDS)}")
+    if not record["slots"]:
+        wrong.append("no slots")
+    slots: dict[str, Slot] = {}
+    for number, item in enumerate(record["slots"], 1):
+        try:
+            settings = settings_from(item["settings"])
+        except (TypeError, UsageError) as error:  # an unknown or a missing setting; an impossible value
+            wrong.append(f"slot {number}: " + " ".join(str(error).split()))
+            continue
+        slot = Slot(settings=settings, seed=item["seed"], estimate_seconds=item["estimate_seconds"])
+        own = _slot_id(record["panel"], slot)
+        if item["slot_id"] != own:
+            wrong.append(f"slot {number}: slot_id {item['slot_id']!r}, but its settings and seed give {own}")
+        if own in slots:
+            wrong.append(f"slot {number}: slot_id {own} twice")
+        if slot.seed < 0 or slot.estimate_seconds <= 0:
+            wrong.append(f"slot {number}: seed {slot.seed}, estimate_seconds {slot.estimate_seconds}")
+        slots[own] = slot
+    if wrong:
+        raise EvidenceError(
+            where, found="; ".join(wrong), expected="a plan as `fitproof plan` writes it", hint=NEW_PLAN
+        )
+    return slots
 
 
 def require_own_code(plan: Plan) -> None:
