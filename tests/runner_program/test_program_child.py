@@ -3,7 +3,6 @@ import multiprocessing
 import os
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,29 +11,8 @@ from fitproof.errors import EvidenceError
 from fitproof.runner import child
 from fitproof.runner.program import failures
 from fitproof.runner.program.recorder import CpuMeter, Recorder
-from fitproof.schema.records import ENVIRONMENT, SCHEMA_VERSION, event_spec, problems
-from program_cases import CPU, tiny
-
-
-def write_trial(folder: Path, **given: object) -> Path:
-    s = tiny(**given)
-    record = dict(
-        schema_version=SCHEMA_VERSION, execution="measured", panel="hand", slot_id="0" * 16, attempt=1, seed=3,
-        settings=asdict(s), settings_id=s.settings_id, configuration_id="0" * 16, device="cpu", device_kind="cpu",
-        torch=torch.__version__, transformers="5", capacity_mib=None, capacity_source=None,
-        effective_capacity_bytes=None, monitor_free_bytes=None, baseline_used_bytes=None, ballast_bytes=None,
-        weights="random", revision=None, start_method="spawn", sampler_interval_ns=None, time_limit_seconds=60,
-        created_at="2026-12-01T10:00:00.000000Z", plan_digest="0" * 64, code_digest="0" * 64, campaign="c",
-        allocation_id="a",
-    )  # fmt: skip
-    (folder / "trial.json").write_text(json.dumps(record))
-    return folder
-
-
-def events_of(folder: Path) -> list[dict]:
-    events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-    assert [p for e in events for p in problems(e, event_spec(e["event"]), e["event"])] == []
-    return events
+from fitproof.schema.records import ENVIRONMENT, problems
+from program_cases import CPU, events_of, write_trial
 
 
 def in_subprocess(folder: Path) -> subprocess.CompletedProcess:

@@ -55,6 +55,7 @@ def seams():
         dict(rollout_weights="copy", padding="none", parameter_offload=True, optimizer_offload=True),
         dict(algorithm="ppo", parameter_offload=True),
         dict(algorithm="opd", teacher=TINY[0]),
+        dict(algorithm="ppo", checkpoint_every=1, deterministic=True, optimizer_offload=True),
         dict(attn_implementation="eager", free_cache_engine=False, decode_coverage="edges", max_response_length=40),
     ],
     ids=lambda given: "-".join(map(str, given)),

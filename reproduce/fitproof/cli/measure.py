@@ -111,19 +111,24 @@ def run(
     campaign: Annotated[
         str, typer.Option("--campaign", metavar="NAME", help="Name of the measuring campaign.")
     ] = "first",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue interrupted slots from their last checkpoint.")
+    ] = False,
     device: Device = None,
     as_json: Json = False,
 ) -> None:
     """Measure the slots of a plan, each in a fresh process.
 
-    Killed at any moment, the same command goes on. A memory failure is a result and is never retried. Slots left out
-    by the deadline are counted in the summary and make no failure of this command. Interrupted from the keyboard:
-    exit code 130.
+    Killed at any moment, the same command goes on with the slots that have no result. An interrupted slot starts anew;
+    with --resume it continues from its last checkpoint, if its settings have checkpoint_every. A memory failure is a
+    result and is never retried. Slots left out by the deadline are counted in the summary and make no failure of this
+    command. Interrupted from the keyboard: exit code 130.
 
     \b
     Examples:
       fitproof run quick
       fitproof run plan.json --out runs --deadline 540
+      fitproof run plan.json --out runs --resume
       fitproof run plan.json --done releases/2026-12-01_h200_grid.tar.zst
     """
     from ..runner.panels import PANELS
@@ -132,7 +137,9 @@ def run(
 
     is_panel = plan in PANELS and not Path(plan).is_file()
     frozen = _freeze(plan, device) if is_panel else load_plan(Path(plan))
-    summary = run_panel(frozen, out, done_archives=done or (), deadline_seconds=deadline, campaign=campaign)
+    summary = run_panel(
+        frozen, out, done_archives=done or (), deadline_seconds=deadline, campaign=campaign, resume=resume
+    )
     if as_json:
         emit_json({**asdict(summary), "folder": str(summary.folder), "is_complete": summary.is_complete})
     else:

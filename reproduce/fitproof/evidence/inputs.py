@@ -18,7 +18,7 @@ from fitproof.errors import EvidenceError, UsageError
 from fitproof.evidence.files import hash_stream, open_regular
 from fitproof.evidence.names import MEMBERS, collision, folded, name_fault
 from fitproof.evidence.reader import MAX_MEMBER_BYTES
-from fitproof.schema.records import ATTEMPT_FILES
+from fitproof.schema.records import ATTEMPT_FILES, CHECKPOINTS
 
 PLAN, LEDGER = "plan.json", "ledger.jsonl"
 PARTIAL = ".partial"
@@ -77,6 +77,8 @@ def collect(directories: Sequence[Path]) -> Inputs:
     notes: list[str] = []
     for directory in directories:
         files = _files(directory)
+        if (directory / CHECKPOINTS).is_dir():
+            notes.append(f"{directory / CHECKPOINTS}: checkpoints are no evidence and were left out")
         for name in [n for n in files if n.rpartition("/")[2] in _PARTIAL_NAMES]:
             notes.append(f"{files.pop(name)}: a file that was never finished was left out")
         own_panels = _panels(files, directory)
@@ -133,6 +135,8 @@ def _files(directory: Path) -> dict[str, Path]:
         folder, prefix = waiting.pop()
         for entry in sorted(os.scandir(folder), key=lambda e: e.name):
             name = prefix + entry.name
+            if name == CHECKPOINTS and entry.is_dir(follow_symlinks=False):
+                continue
             fault = name_fault(name) or ("is hidden" if entry.name.startswith(".") else None)
             if fault is None and folded(name) == folded(MEMBERS):
                 fault = "belongs to the archive's own list"

@@ -1,5 +1,6 @@
 """One attempt: its folder, from trial.json before the start to result.json at the very end."""
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -8,7 +9,7 @@ from pathlib import Path
 from ..schema.records import SCHEMA_VERSION
 from .companion import CompanionLost
 from .device import Capacity, Device
-from .files import sync_folder, utc_now, write_json
+from .files import checkpoint_folder, sync_folder, utc_now, write_json
 from .judge import judge
 from .ledger import Ledger
 from .plan import Plan, Slot
@@ -45,9 +46,12 @@ def attempt_folder(panel_folder: Path, slot_id: str, attempt: int) -> Path:
 
 
 def run_attempt(
-    bench: Bench, slot_id: str, attempt: int, *, time_limit: int | None, stop: Callable[[], bool]
+    bench: Bench, slot_id: str, attempt: int, *, time_limit: int | None, stop: Callable[[], bool], resume: bool = False
 ) -> dict | None:
     """Measure one slot once; its result.json object, or None where `stop` interrupted it.
+
+    With `resume` the trial goes on from the slot's last checkpoint, if there is one; without, it starts anew and
+    checkpoints of earlier attempts are removed.
 
     The order is what makes a kill at any moment harmless: trial.json, the ledger's start, the trial, result.json, the
     ledger's end, each on the disk before the next. Raises FitproofError when the device or the stack cannot be made
@@ -58,6 +62,9 @@ def run_attempt(
     begun_ns = time.monotonic_ns()
     bench.spawner.start_server()
     capacity = bench.device.prepare(slot.settings)
+    checkpoints = checkpoint_folder(attempt_folder(bench.folder, slot_id, attempt))
+    if not resume and checkpoints.exists():
+        shutil.rmtree(checkpoints)
     folder = _make_folder(bench, slot_id, slot, attempt, limit, capacity)
     bench.ledger.append(_ledger_line(bench, "start", slot_id, attempt))
     kills_before = oom_kills()

@@ -13,7 +13,7 @@ from ..errors import EvidenceError
 from ..schema.records import SCHEMA_VERSION, TRIAL, problems
 from ..schema.settings import Settings
 from . import environment
-from .files import write_json
+from .files import checkpoint_folder, write_json
 from .paths import print_traceback
 from .program import trial
 from .program.recorder import CpuMeter, CudaMeter, Recorder
@@ -59,7 +59,9 @@ def _run(record: dict, attempt_dir: Path, stream) -> int:
         _write_environment(attempt_dir, device, record["device"], has_context=True)
         # What the imports left behind would be walked by every later collection; it lives to the end anyway.
         gc.freeze()
-        trial.run(settings, seed=record["seed"], device=device, recorder=recorder)
+        # What lies there is of an interrupted attempt that is to go on: the supervisor has removed anything else.
+        checkpoints = checkpoint_folder(attempt_dir) if settings.checkpoint_every else None
+        trial.run(settings, seed=record["seed"], device=device, recorder=recorder, checkpoints=checkpoints)
         return FINISHED
     except Exception as error:
         print_traceback(error)

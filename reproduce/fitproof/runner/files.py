@@ -5,12 +5,22 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ..schema.records import CHECKPOINTS
+
 PARTIAL_SUFFIX = ".partial"
 
 
 def utc_now() -> str:
     """'2026-12-01T10:00:00.000000Z'."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def checkpoint_folder(attempt: Path) -> Path:
+    """Where the trial of <run dir>/<panel>/<slot_id>/attempt-<n> keeps its checkpoints: one place for all attempts of
+    a slot, outside of what is packed.
+    """
+    slot = attempt.resolve().parent
+    return slot.parent.parent / CHECKPOINTS / slot.parent.name / slot.name
 
 
 def sync_folder(folder: Path) -> None:

@@ -19,6 +19,8 @@ class SlotState:
     is_done: bool
     next_attempt: int
     status: str | None
+    was_interrupted: bool
+    """The last attempt ended without a result."""
 
 
 def slot_states(ledger: list[dict]) -> dict[str, SlotState]:
@@ -39,7 +41,8 @@ def _state(attempts: dict[int, dict]) -> SlotState:
     # Completed and memory_failure have no class that is retried, so one question covers them too.
     is_final = any(end["failure_class"] not in RETRIED_CLASSES for end in results)
     is_done = is_final or len(results) > MOST_REPLACEMENTS
-    return SlotState(is_done=is_done, next_attempt=max(attempts) + 1, status=status)
+    return SlotState(is_done=is_done, next_attempt=max(attempts) + 1, status=status,
+                     was_interrupted=attempts[max(attempts)]["status"] == "interrupted")  # fmt: skip
 
 
-FRESH = SlotState(is_done=False, next_attempt=1, status=None)
+FRESH = SlotState(is_done=False, next_attempt=1, status=None, was_interrupted=False)

@@ -66,6 +66,7 @@ def run_panel(
     sampler_interval_ns: int | None = None,
     start_method: str = "forkserver",
     time_limit_seconds: int | None = None,
+    resume: bool = False,
     target: str = CHILD,
     preload: tuple[str, ...] | None = None,
 ) -> RunSummary:
@@ -74,6 +75,8 @@ def run_panel(
     `deadline_seconds` from now: no slot starts whose estimate exceeds what remains, and a trial still running then is
     interrupted. `sampler=False` is for the panel that asks what sampling costs: such trials have no device peak.
     `sampler_interval_ns` None: 10 ms on a GPU, 20 ms on a CPU. `time_limit_seconds` None: from each slot's estimate.
+    `resume`: a slot whose last attempt was interrupted goes on from its last checkpoint (settings.checkpoint_every) in
+    the new attempt; otherwise, and without a checkpoint, it starts anew.
     `target` and `preload` name the trial's main function and what the fork server imports.
 
     SIGINT and SIGTERM kill the running trial, which stays `interrupted` in the ledger, and end the call normally.
@@ -113,7 +116,7 @@ def run_panel(
         recover(bench)
         signalled = stack.enter_context(_signals())
         deadline = None if deadline_seconds is None else begun + deadline_seconds
-        return _run_slots(bench, earlier, begun, deadline, time_limit_seconds, signalled)
+        return _run_slots(bench, earlier, begun, deadline, time_limit_seconds, resume, signalled)
 
 
 def _run_slots(
@@ -122,6 +125,7 @@ def _run_slots(
     begun: float,
     deadline: float | None,
     limit: int | None,
+    resume: bool,
     signalled: threading.Event,
 ) -> RunSummary:
     plan, statuses, late = bench.plan, Counter(), False
@@ -140,7 +144,14 @@ def _run_slots(
                     late = True
                     break
                 progress.start(slot)
-                result = run_attempt(bench, slot_id, state.next_attempt, time_limit=limit, stop=is_over)
+                result = run_attempt(
+                    bench,
+                    slot_id,
+                    state.next_attempt,
+                    time_limit=limit,
+                    stop=is_over,
+                    resume=resume and state.was_interrupted,
+                )
                 progress.end(slot, result)
                 statuses[result["status"] if result else "interrupted"] += 1
     states = slot_states(earlier + bench.ledger.records)

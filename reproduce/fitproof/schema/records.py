@@ -6,6 +6,7 @@ Layout of a run directory, and of an archive made from it:
     <panel>/ledger.jsonl     one line for every start and end of an attempt
     <panel>/<slot_id>/attempt-<n>/{trial.json, environment.json, events.jsonl, memory.csv, stdout.log, stderr.log,
                                    result.json}
+    .checkpoints/            training state for `fitproof run --resume`, <panel>/<slot_id>/; no record, never packed
 
 Bytes are integers, `*_ns` integer nanoseconds of CLOCK_MONOTONIC (one clock for the child and the sampler), `*_at`
 UTC text with microseconds ("2026-12-01T10:00:00.000000Z"). Unknown extra fields are refused.
@@ -30,6 +31,9 @@ FAILURE_CLASSES = (
 )
 # At most one replacement attempt for these; memory failures, dependency, data and unknown get none.
 RETRIED_CLASSES = ("device_fault", "host_memory", "timeout", "harness")
+
+CHECKPOINTS = ".checkpoints"
+"""Folder of a run directory, beside the panels, for the checkpoints of its trials."""
 
 MEMORY_CSV_HEADER = "t_ns,device_index,device_used_bytes,process_used_bytes"
 

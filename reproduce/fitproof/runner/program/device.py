@@ -37,6 +37,27 @@ def to_device(host: torch.Tensor, device: torch.device) -> torch.Tensor:
     return host.to(device, non_blocking=True)
 
 
+def host_copy(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor` in contiguous host memory; itself where it is so already. Allocates nothing on the device."""
+    return tensor.detach().to("cpu").contiguous()
+
+
+def random_states() -> dict[str, torch.Tensor]:
+    """States of torch's default generators: 'cpu', 'cuda:0', ..."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_initialized():
+        states |= {f"cuda:{n}": torch.cuda.get_rng_state(n) for n in range(torch.cuda.device_count())}
+    return states
+
+
+def set_random_states(states: dict[str, torch.Tensor]) -> None:
+    for name, state in states.items():
+        if name == "cpu":
+            torch.set_rng_state(state)
+        else:
+            torch.cuda.set_rng_state(state, torch.device(name))
+
+
 def device_total_bytes(device: torch.device) -> int | None:
     """Total memory of the device; None on a CPU, where a trial has no capacity of its own."""
     return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None

@@ -1,6 +1,6 @@
 """The optimizer step: accumulated gradients, clipping, AdamW, and the optimizer's state on or off the device."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 
@@ -40,14 +40,38 @@ class Updater:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
 
+    def state(self) -> dict[str, torch.Tensor | float]:
+        """'<parameter>/<entry>' -> tensor, on the device or in host memory, or number. Empty before the first step."""
+        names = {p: name for name, p in self.model.causal.named_parameters()}
+        return {f"{names[p]}/{entry}": v for p, state in self.optimizer.state.items() for entry, v in state.items()}
+
+    def restore(self, state: Iterable[tuple[str, torch.Tensor | float]], *, is_away: bool) -> None:
+        """Take up entries that `state` gave, as copies: on the device, or with `is_away` in host memory."""
+        parameters = dict(self.model.causal.named_parameters())
+        for key, value in state:
+            name, _, entry = key.rpartition("/")
+            p = parameters[name]
+            if torch.is_tensor(value) and value.ndim > 0:
+                self.optimizer.state[p][entry] = device_ops.to_device(value, self.device)
+                if is_away:
+                    self._copy_out(p, entry)
+                    device_ops.synchronize(self.device)
+                    self.optimizer.state[p][entry] = self._hosts[p, entry]
+            else:  # a step count: optimizers keep it in host memory
+                self.optimizer.state[p][entry] = value.clone() if torch.is_tensor(value) else value
+        device_ops.synchronize(self.device)  # the tensors given may go when this returns
+
+    def _copy_out(self, p: torch.Tensor, entry: str) -> None:
+        value = self.optimizer.state[p][entry]
+        self._hosts[p, entry] = device_ops.host_buffer(value)
+        self._hosts[p, entry].copy_(value, non_blocking=True)
+
     def offload(self) -> None:
         """Move the state to (pinned) host memory; nothing to do before the first step."""
         for p, state in self.optimizer.state.items():
             for name, value in state.items():
                 if torch.is_tensor(value) and value.ndim > 0 and (p, name) not in self._hosts:
-                    host = device_ops.host_buffer(value)
-                    host.copy_(value, non_blocking=True)
-                    self._hosts[p, name] = host
+                    self._copy_out(p, name)
         device_ops.synchronize(self.device)
         for (p, name), host in self._hosts.items():
             self.optimizer.state[p][name] = host

@@ -40,7 +40,8 @@ class CudaGraphEngine:
         self, model: LanguageModel, s: Settings, device: torch.device, recorder: Recorder, sample: bool = True
     ):
         self.model, self.s, self.device, self.recorder, self.sample = model, s, device, recorder, sample
-        self._tokens: int | None = None  # the pool's size is fixed when it is first made
+        self.pool_tokens: int | None = None  # the pool's size is fixed when it is first made, or by a checkpoint
+        self._is_recorded = False
         self._state: _Wave | None = None
 
     @torch.no_grad()
@@ -82,14 +83,14 @@ class CudaGraphEngine:
         layers, heads = config.num_hidden_layers, config.num_key_value_heads
         dtype = self.model.trunk.embed_tokens.weight.dtype
         most = min(s.max_num_seqs, batch)
-        is_first = self._tokens is None
-        if is_first:
+        if self.pool_tokens is None:
             per_token = 2 * layers * heads * head_dim * dtype.itemsize
             wanted, reserved = most * s.sequence_length, self.recorder.reserved_bytes()
-            self._tokens = pool_tokens(s, per_token, self.device, reserved, wanted)
-        slots = min(most, self._tokens // s.sequence_length)
-        pool = KVPool(layers, heads, head_dim, slots, s.sequence_length, self._tokens, dtype, self.device)
-        if is_first:
+            self.pool_tokens = pool_tokens(s, per_token, self.device, reserved, wanted)
+        slots = min(most, self.pool_tokens // s.sequence_length)
+        pool = KVPool(layers, heads, head_dim, slots, s.sequence_length, self.pool_tokens, dtype, self.device)
+        if not self._is_recorded:
+            self._is_recorded = True
             self.recorder.fact("kv_pool_bytes", pool.nbytes)
             self.recorder.fact("wave_sequences", slots)
             self.recorder.fact("decode_buckets", len(buckets(s.max_prompt_length, s.max_response_length)))

@@ -12,6 +12,8 @@ from ..sequences import Prompts
 class HfGenerate:
     """Waves of at most max_num_seqs sequences. The cache is generate's own and dies with each wave."""
 
+    pool_tokens = None  # it keeps no pool
+
     def __init__(self, model: LanguageModel, s: Settings, device: torch.device, sample: bool = True):
         self.model, self.s = model, s
         # Forced lengths: models are built without an end token, so only max_new_tokens stops. top_k=0 and top_p=1

@@ -19,12 +19,12 @@ TOP_K = 32
 
 
 class Opd(PolicyRecipe):
-    def build_others(self) -> tuple[list[LanguageModel], list[Updater]]:
+    def build_others(self) -> tuple[list[LanguageModel], dict[str, Updater]]:
         self.shares_backbone = self.s.teacher_id == self.s.model_id and self.actor.adapter is not None
         if self.shares_backbone:
             add_teacher_adapter(self.actor, self.s, self.seed + 3, self.device)
             self.teacher = self.actor
-            return [], []
+            return [], {}
         mine, its = self.actor.config.vocab_size, get_model(self.s.teacher_id).config["vocab_size"]
         if mine != its:
             raise SettingsError(
@@ -33,7 +33,7 @@ class Opd(PolicyRecipe):
             )  # fmt: skip
         self.teacher = build_frozen(self.s, self.s.teacher_id, self.seed + 3, self.device)
         self.recorder.fact("teacher_parameters", sum(p.numel() for p in self.teacher.parameters()))
-        return [self.teacher], []
+        return [self.teacher], {}
 
     def step(self, step: int) -> None:
         s = self.s

@@ -1,12 +1,17 @@
 """What every recipe has: a policy under training, its rollout engine, its optimizer, and recorded stages."""
 
 import contextlib
+import hashlib
+import json
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 
 from ....errors import EnvironmentLacks
 from ....schema.settings import Settings
+from .. import checkpoint
 from .. import device as device_ops
 from ..engines.cuda_graph import CudaGraphEngine
 from ..engines.hf_generate import HfGenerate
@@ -16,14 +21,18 @@ from ..recorder import Recorder
 from ..residency import Movable, Residency
 from ..scoring import score
 from ..sequences import Prompts, make_prompts
+from ..training_state import TrainingState
 from ..updates import Updater
 
 
 class PolicyRecipe:
     """Subclasses add models in `build_others` and put the stages of a step in order in `step`."""
 
-    def __init__(self, s: Settings, *, seed: int, device: torch.device, recorder: Recorder):
-        self.s, self.seed, self.device, self.recorder = s, seed, device, recorder
+    def __init__(
+        self, s: Settings, *, seed: int, device: torch.device, recorder: Recorder, checkpoints: Path | None = None
+    ):
+        self.s, self.seed, self.device, self.recorder, self.checkpoints = s, seed, device, recorder, checkpoints
+        self.completed_steps = 0
         with recorder.stage("initializing", 0):
             self.actor = build_actor(s, seed, device)
             self.reference = build_frozen(s, s.model_id, seed, device) if s.reference == "copy" else None
@@ -36,20 +45,42 @@ class PolicyRecipe:
             models = [self.actor, *([] if self.reference is None else [self.reference]), *more_models]
             if self.roller is not self.actor:
                 models.append(self.roller)
-            self.residency = Residency(s, device, models, [self.updater, *more_updaters])
+            self.residency = Residency(s, device, models, [self.updater, *more_updaters.values()])
             record_sizes(recorder, self.actor)
+            self.state = TrainingState(s, seed, device, {"actor": self.updater, **more_updaters}, self.engine)
+            self.resume()
         self.residency.between_stages()
 
-    def build_others(self) -> tuple[list[LanguageModel], list[Updater]]:
-        """Models and optimizers of this recipe alone."""
-        return [], []
+    def build_others(self) -> tuple[list[LanguageModel], dict[str, Updater]]:
+        """Models of this recipe alone, and their optimizers under the names of what they train."""
+        return [], {}
 
     def step(self, step: int) -> None:
         raise NotImplementedError
 
     def run(self) -> None:
-        for step in range(1, self.s.total_training_steps + 1):
+        for step in range(self.completed_steps + 1, self.s.total_training_steps + 1):
             self.step(step)
+            if self.s.checkpoint_every and step % self.s.checkpoint_every == 0:
+                self.save(step)
+
+    def save(self, step: int) -> None:
+        """Stage checkpoint. Whatever is on the device stays there, what is away stays away."""
+        with self.recorder.stage("checkpoint", step):
+            self.recorder.fact("checkpoint_bytes", self.state.save(self.checkpoints, step))
+        self.residency.between_stages()
+
+    def resume(self) -> None:
+        """Take up the newest whole checkpoint, where there is one, as the last part of initializing."""
+        begun = time.monotonic_ns()
+        found = checkpoint.latest(self.checkpoints) if self.checkpoints is not None else None
+        if found is None:
+            return
+        self.completed_steps = self.state.restore(found)
+        if self.roller is not self.actor:
+            synchronise(self.roller, self.actor)
+        self.recorder.fact("resumed_from_step", self.completed_steps)
+        self.recorder.fact("resume_load_ns", time.monotonic_ns() - begun)
 
     @property
     def positions(self) -> int:
@@ -72,7 +103,11 @@ class PolicyRecipe:
         """Stage rollout: prompts and full sequences [N, P + R]."""
         with self.stage("rollout", step, self.new_tokens, self.roller):
             prompts = make_prompts(self.s, self.actor.config.vocab_size, self.seed, step, self.device)
-            return prompts, self.engine.rollout(prompts)
+            ids = self.engine.rollout(prompts)
+        if self.s.deterministic:  # two runs that are to be equal say here whether they are
+            text = json.dumps(device_ops.host_tokens(ids))
+            self.recorder.fact("rollout_sha256", hashlib.sha256(text.encode()).hexdigest())
+        return prompts, ids
 
     def old_logprobs(self, step: int, prompts: Prompts, ids: torch.Tensor) -> torch.Tensor:
         """Stage rollout_logprob: log-probabilities [N, R] under the policy that rolled out."""

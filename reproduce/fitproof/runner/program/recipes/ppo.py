@@ -15,11 +15,11 @@ from .policy import PolicyRecipe
 
 
 class Ppo(PolicyRecipe):
-    def build_others(self) -> tuple[list[LanguageModel], list[Updater]]:
+    def build_others(self) -> tuple[list[LanguageModel], dict[str, Updater]]:
         self.critic = build_critic(self.s, self.seed + 2, self.device)
         self.critic_updater = Updater(self.critic, self.s, self.device)
         self.recorder.fact("critic_parameters", sum(p.numel() for p in self.critic.parameters()))
-        return [self.critic], [self.critic_updater]
+        return [self.critic], {"critic": self.critic_updater}
 
     def step(self, step: int) -> None:
         s = self.s
