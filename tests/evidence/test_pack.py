@@ -247,6 +247,21 @@ def test_other_evidence_that_contradicts_itself(tmp_path: Path, out: Path) -> No
     assert "not equal" in refused([tmp_path / "a", tmp_path / "b"], out).found
 
 
+def test_checkpoints_of_a_run_directory_stay_out(run: Path, out: Path) -> None:
+    expected = tree(run)
+    state = run / ".checkpoints" / "grpo" / SLOTS[0] / "step-00000002" / "state.json"
+    state.parent.mkdir(parents=True)
+    state.write_text("{}")
+    packed = pack([run], out)
+    assert read_all(out) == expected
+    assert [n for n in packed.notes if "checkpoints are no evidence" in n]
+
+
+def test_checkpoints_elsewhere_are_hidden_files_like_any_other(run: Path, out: Path) -> None:
+    (run / "grpo" / ".checkpoints").mkdir()
+    assert "hidden" in refused([run], out).found
+
+
 @pytest.mark.parametrize(
     "name", ["a\nb", "a\\b", ".hidden", "a\udcff", "e\u0301", "MEMBERS.sha256", "members.SHA256", " a"]
 )

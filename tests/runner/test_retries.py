@@ -49,6 +49,7 @@ def test_policy(ends, is_done, status):
     for order in (records, records[::-1]):  # parts of a ledger come in any order
         state = slot_states(order)[SLOT]
         assert (state.is_done, state.status, state.next_attempt) == (is_done, status, len(ends) + 1)
+        assert state.was_interrupted == (ends[-1] in (None, "interrupted"))
 
 
 def test_nothing_tried_is_no_state():
