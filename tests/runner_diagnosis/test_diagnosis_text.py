@@ -1,13 +1,16 @@
 """The log reader: survival, chains, prefixes, quotations, exit codes, and that no text breaks it."""
 
+import codecs
+
 import pytest
-from fitproof.runner.diagnosis import Diagnosis, diagnose_text
+from fitproof.runner.diagnosis import Diagnosis, decode_log, diagnose_text
 from fitproof.runner.diagnosis.lines import read_lines
 from fitproof.schema.records import FAILURE_CLASSES, STAGES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+LOG = f"start\n{OOM}\n"
 WORDS = (
     OOM,
     "Traceback (most recent call last):",
@@ -161,3 +164,25 @@ def test_a_large_log_is_read_to_its_end():
 def test_lines_made_to_stall_a_pattern(unit):
     lines = "".join(unit * (3900 // len(unit)) + f"x{n}\n" for n in range(20))
     assert diagnose_text(lines + unit * (500_000 // len(unit)), 1).failure_class in FAILURE_CLASSES
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        LOG.encode(),
+        LOG.encode("utf-8-sig"),
+        LOG.encode("utf-16"),
+        codecs.BOM_UTF16_BE + LOG.encode("utf-16-be"),
+        LOG.encode("utf-16-le"),
+        LOG.encode("utf-16-le") + b"\n",  # half a character at the end
+        bytes(5000) + LOG.encode(),
+        LOG.replace(" ", "\0 ").encode(),
+        LOG.replace("\n", "\r\n").encode(),
+        b"\xe9t\xe9\n" + LOG.encode(),
+    ],
+)
+def test_the_bytes_of_a_log_may_be_in_any_common_form(data):
+    found = diagnose_text(decode_log(data))
+    assert found.failure_class == "device_memory"
+    assert found.evidence.startswith("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+    assert "\0" not in found.evidence

@@ -200,13 +200,18 @@ def diagnose(
       kubectl logs trainer-0 | fitproof diagnose - --json
     """
     from ..errors import UsageError
-    from ..runner.diagnosis import diagnose_text
+    from ..runner.diagnosis import decode_log, diagnose_text
 
     try:
         data = sys.stdin.buffer.read() if str(log) == "-" else log.read_bytes()
     except OSError as error:
-        raise UsageError(f"log {log}", found=error.strerror or str(error), expected="a readable file, or -") from None
-    found = diagnose_text(data.decode("utf-8", errors="replace"), exit_code)
+        raise UsageError(
+            f"log {log}",
+            found=error.strerror or str(error),
+            expected="a readable file, or - for stdin",
+            hint="fitproof diagnose LOG  # on an attempt of fitproof run: its stderr.log",
+        ) from None
+    found = diagnose_text(decode_log(data), exit_code)
     answer = {"failure_class": found.failure_class, "stage": found.stage, "evidence": found.evidence}
     if as_json:
         emit_json(answer)

@@ -8,6 +8,7 @@ that ran out drags its peers down with all kinds of errors), causes before conse
 Not covered: a log that says "done" and dies without a word, and one whose lines of several processes were reordered.
 """
 
+import codecs
 from dataclasses import dataclass
 
 from fitproof.runner.diagnosis import signs
@@ -30,6 +31,18 @@ class Diagnosis:
 
     def as_dict(self) -> dict[str, str | None]:
         return {"failure_class": self.failure_class, "stage": self.stage, "evidence": self.evidence}
+
+
+def decode_log(data: bytes) -> str:
+    """The text of a log file, whatever wrote it: UTF-8 or UTF-16 (a Windows shell's redirection), NUL bytes left out (a
+    log emptied while its writer goes on begins with a hole of them), other bytes replaced.
+    """
+    encoding, head = "utf-8-sig", data[:4096]
+    odd, even = head[1::2].count(0), head[::2].count(0)
+    if max(odd, even) > len(head) // 4 and min(odd, even) == 0:  # every second byte of plain English is NUL
+        has_mark = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        encoding = "utf-16" if has_mark else "utf-16-le" if odd else "utf-16-be"
+    return data.decode(encoding, errors="replace").replace("\0", "")
 
 
 def shorten(text: str) -> str:
