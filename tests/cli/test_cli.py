@@ -71,6 +71,17 @@ def test_outside_a_release_the_call_was_wrong(verb, tmp_path):
     assert "release.json" in done.stderr
     assert "--root" in done.stderr
     assert "Traceback" not in done.stderr
+    named = fitproof(*verb, "--root", str(tmp_path))
+    assert (named.returncode, named.stdout) == (2, "")
+    assert "none of release.json, MANIFEST.sha256, releases, views in it" in named.stderr
+
+
+@pytest.mark.parametrize("left", ["release.json", "MANIFEST.sha256", "views", "releases"])
+def test_what_is_left_of_a_release_is_a_failed_check(left, tmp_path):
+    (tmp_path / left).mkdir() if "." not in left else (tmp_path / left).touch()
+    done = fitproof("verify", "--root", str(tmp_path))
+    assert done.returncode == 1
+    assert "CITATION.cff\n  found:    no such file" in done.stderr
 
 
 def test_help_is_light():
@@ -221,3 +232,15 @@ def test_run_without_the_device_is_three(tmp_path):
     assert done.returncode == 3
     assert done.stdout == ""
     assert "expected:" in done.stderr
+
+
+@pytest.mark.skipif(Path("/proc/driver/nvidia").exists(), reason="this machine may have an NVIDIA device")
+def test_run_without_a_driver_says_so_once(tmp_path):
+    done = fitproof("run", "quick", cwd=tmp_path)
+    assert done.returncode == 3
+    assert [line[:11] for line in done.stderr.splitlines()] == [
+        "fitproof: C",
+        "  found:   ",
+        "  expected:",
+        "  next:    ",
+    ]

@@ -7,7 +7,7 @@ import duckdb
 import fitproof
 import pytest
 from fitproof.errors import CheckFailed, UsageError
-from fitproof.hub.load import existing_views
+from fitproof.hub.load import existing_views, fetch
 
 
 def test_a_view_comes_as_duckdb_polars_pandas_and_arrow(release):
@@ -61,7 +61,20 @@ def test_a_file_that_is_no_parquet_is_refused(release):
         fitproof.load("trials", root=release)
 
 
+@pytest.mark.parametrize("place", ["middle", "end"])
+def test_a_damaged_file_is_named_by_load_or_by_fetch(release, place):
+    path = release / "views" / "trials.parquet"
+    data = bytearray(path.read_bytes())
+    data[-12:] = b"\xff" * 12 if place == "end" else data[-12:]
+    if place == "middle":
+        data[4:60] = b"\xff" * 56
+    path.write_bytes(data)
+    with pytest.raises(CheckFailed, match=r"view trials\n  found:.*\n.*\n  next:     fitproof verify"):
+        fetch(fitproof.load("trials", root=release), "trials")
+
+
 def test_a_folder_without_views_is_said_plainly(tmp_path):
+    (tmp_path / "views").mkdir()
     assert existing_views(tmp_path) == []
     with pytest.raises(UsageError, match="nothing has been built here"):
         fitproof.load("trials", root=tmp_path)

@@ -108,14 +108,14 @@ def views(root: Root = None, as_json: Json = False) -> None:
       fitproof views
       fitproof views --json
     """
-    from ..hub.load import load, view_files
+    from ..hub.load import fetch, load, view_files
     from ..schema.views import VIEWS
 
     folder = release_root(root)
     rows = []
     for view in VIEWS.values():
         files = view_files(folder, view.name)
-        [(count,)] = load(view.name, folder).count("*").fetchall() if files else [(0,)]
+        [(count,)] = fetch(load(view.name, folder).count("*"), view.name) if files else [(0,)]
         paths = [path.relative_to(folder).as_posix() for path in files]
         rows.append({"name": view.name, "rows": count, "split": view.split, "grain": view.grain, "files": paths})
     emit_rows(rows, as_json=as_json, columns=("name", "rows", "split", "grain"))
@@ -137,7 +137,7 @@ def show(
       fitproof show failures --json
     """
     from ..errors import UsageError
-    from ..hub.load import load
+    from ..hub.load import fetch, load
 
     relation = load(view, root)
     names = [name.strip() for name in columns.split(",")] if columns else list(relation.columns)
@@ -146,7 +146,7 @@ def show(
         hint = f"fitproof show {view} --rows 0  # prints the header"
         raise UsageError(f"view {view}", found=f"no column {', '.join(unknown)}",
                          expected="some of: " + ", ".join(relation.columns), hint=hint)  # fmt: skip
-    found = relation.project(", ".join(f'"{name}"' for name in names)).limit(rows).fetchall()
+    found = fetch(relation.project(", ".join(f'"{name}"' for name in names)).limit(rows), view)
     if as_json:
         emit_json([dict(zip(names, row, strict=True)) for row in found])
         return
@@ -155,5 +155,5 @@ def show(
     emit(text_table(names[:shown], [row[:shown] for row in found]))
     if names[shown:]:
         say(f"{len(names) - shown} more columns: --columns {','.join(names[shown:])}")
-    [(total,)] = relation.count("*").fetchall()
+    [(total,)] = fetch(relation.count("*"), view)
     say(f"{len(found):,} of {total:,} rows; python: fitproof.load({view!r}).df()")

@@ -62,4 +62,26 @@ def load(view: str, root: str | Path | None = None) -> "duckdb.DuckDBPyRelation"
             raise CheckFailed(
                 where, found="no Parquet file", expected="what MANIFEST.sha256 lists", hint="fitproof verify"
             )
-    return duckdb.read_parquet([str(path) for path in files])
+    try:
+        return duckdb.read_parquet([str(path) for path in files])
+    except duckdb.Error as error:
+        raise _damaged(view, error) from None
+
+
+def fetch(relation: "duckdb.DuckDBPyRelation", view: str) -> list[tuple]:
+    """All rows of a relation over a view. Raises CheckFailed where a file turns out to be damaged in its middle."""
+    import duckdb
+
+    try:
+        return relation.fetchall()
+    except duckdb.Error as error:
+        raise _damaged(view, error) from None
+
+
+def _damaged(view: str, error: Exception) -> CheckFailed:
+    return CheckFailed(
+        f"view {view}",
+        found=" ".join(str(error).split()),
+        expected="the Parquet files that MANIFEST.sha256 lists",
+        hint="fitproof verify",
+    )

@@ -96,7 +96,10 @@ def main(mode: str = "hold") -> None:
         before = monitor.free()
         driver.make_context()
         ballast = Ballast(driver, before - monitor.free())
-    except (FitproofError, DriverError) as error:
+    except FitproofError as error:
+        tell({"error": f"{error.subject}: {error.found}"})  # one line: it stands inside an error of the supervisor
+        return
+    except DriverError as error:
         tell({"error": str(error)})
         return
     tell({"ready": True})

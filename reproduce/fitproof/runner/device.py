@@ -213,7 +213,10 @@ def _probe() -> dict:
         facts = companion.receive(60.0)
     except CompanionLost as error:
         raise EnvironmentLacks(
-            "CUDA device", found=str(error), expected="a device with a working driver", hint="fitproof doctor"
+            "CUDA device",
+            found=str(error),
+            expected="a device with a working driver",
+            hint="fitproof doctor  # or measure on the CPU: fitproof run cpu_tiny",
         ) from None
     finally:
         companion.close()

@@ -1,7 +1,7 @@
 """What ended a run: evidence from the child, the kernel and the logs, turned into one failure class.
 
-`diagnose_text` reads any log of a post-training stack, of whose bytes `decode_log` makes text; `diagnose_attempt` weighs
-what the supervisor knows first. Only the class `device_memory` makes a memory failure.
+`diagnose_text` reads any log of a post-training stack; `decode_log` makes text of a log's bytes; `diagnose_attempt`
+weighs what the supervisor knows first. Only the class `device_memory` makes a memory failure.
 """
 
 from .attempt import diagnose_attempt
