@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from fitproof.evidence.verify import verify
 from fitproof.schema.models import catalogue
 
 ROOT = Path(__file__).parents[2]
@@ -147,3 +148,15 @@ def test_git_keeps_published_bytes_as_they_are():
         assert attribute("filter", path) == "unspecified", path
     assert attribute("text", "LICENSE") == "unset"
     assert attribute("diff", "views/README.md") == "set"
+
+
+def test_hints_install_from_the_clone():
+    """The package is used from its repository: a bare name would be looked up in a registry that does not hold it."""
+    wrong = re.compile(r"pip install '?fitproof\b")
+    assert [path for path in (ROOT / "reproduce").rglob("*.py") if wrong.search(path.read_text())] == []
+
+
+def test_the_published_tree_verifies():
+    """A change of CHANGELOG.md, LICENSE and the like needs `fitproof build` too, or every fresh clone fails."""
+    report = verify(ROOT)
+    assert report.problems == ()

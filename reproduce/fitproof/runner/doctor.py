@@ -23,14 +23,14 @@ from .processes import oom_kills, without_secrets
 
 # (package, oldest version that works, what cannot be done without it, how to get it)
 _PACKAGES = (
-    ("torch", "2.11", "run and predict", "pip install 'fitproof[gpu]'"),
-    ("transformers", "5.17", "run and predict", "pip install 'fitproof[gpu]'"),
-    ("peft", "0.21", "run and predict", "pip install 'fitproof[gpu]'"),
-    ("nvidia-ml-py", "12", "watch an NVIDIA device", "pip install 'fitproof[gpu]'"),
-    ("bitsandbytes", "0.49", "use quantization=nf4 or 8-bit optimizers", "pip install 'fitproof[nf4]'"),
-    ("duckdb", "1.4", "verify, reproduce and build", "pip install fitproof"),
-    ("zstandard", "0.23", "read and pack archives", "pip install fitproof"),
-    ("datasets", "4", "load views by name", "pip install 'fitproof[loaders]'"),
+    ("torch", "2.11", "run and predict", "pip install -e '.[gpu]'"),
+    ("transformers", "5.17", "run and predict", "pip install -e '.[gpu]'"),
+    ("peft", "0.21", "run and predict", "pip install -e '.[gpu]'"),
+    ("nvidia-ml-py", "12", "watch an NVIDIA device", "pip install -e '.[gpu]'"),
+    ("bitsandbytes", "0.49", "use quantization=nf4 or 8-bit optimizers", "pip install -e '.[nf4]'"),
+    ("duckdb", "1.4", "verify, reproduce and build", "pip install -e ."),
+    ("zstandard", "0.23", "read and pack archives", "pip install -e ."),
+    ("datasets", "4", "load views by name", "pip install -e '.[loaders]'"),
 )
 _TORCH_SECONDS = 120
 _OPTIONAL = ("nvidia-ml-py", "bitsandbytes", "datasets")
@@ -196,7 +196,7 @@ def _torch() -> list[Row]:
         ]
     if says is None:
         last = errors.strip().splitlines()[-1:] or ["it ended without a word"]
-        return [Row(subject="torch", found=last[0], state="missing", fix="pip install 'fitproof[gpu]'")]
+        return [Row(subject="torch", found=last[0], state="missing", fix="pip install -e '.[gpu]'")]
     built = f"CUDA {says['cuda']}" if says["cuda"] else f"ROCm {says['hip']}" if says["hip"] else "CPU only"
     return [Row(subject="torch build", found=built, state="ok" if says["device"] else "info"), *rows]
 
@@ -225,8 +225,8 @@ def _verdicts(rows: list[Row]) -> list[Row]:
     has_gpu = any(row.subject in ("NVIDIA device", "AMD device") and row.state == "ok" for row in rows)
     sees_gpu = any(row.subject == "torch build" and row.state == "ok" for row in rows)
     works = [
-        ("fitproof reproduce", not lacking & {"duckdb", "zstandard", "python"}, "pip install fitproof"),
-        ("fitproof run cpu_tiny", stack, "pip install 'fitproof[gpu]'"),
+        ("fitproof reproduce", not lacking & {"duckdb", "zstandard", "python"}, "pip install -e ."),
+        ("fitproof run cpu_tiny", stack, "pip install -e '.[gpu]'"),
     ]
     verdicts = [
         Row(subject=name, found="will work" if yes else "will not work", state="ok" if yes else "missing",

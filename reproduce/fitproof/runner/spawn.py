@@ -60,7 +60,7 @@ class Spawner:
                 "model stack",
                 found=str(error),
                 expected="torch, transformers and peft to import",
-                hint="pip install 'fitproof[gpu]'  # then: fitproof doctor",
+                hint="pip install -e '.[gpu]'  # then: fitproof doctor",
             ) from None
         self._server = server
 

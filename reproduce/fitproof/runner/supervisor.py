@@ -193,7 +193,7 @@ def _versions() -> dict[str, str]:
             "model stack",
             found=f"package {error.name} is not installed",
             expected="torch, transformers and peft",
-            hint="pip install 'fitproof[gpu]'",
+            hint="pip install -e '.[gpu]'",
         ) from None
 
 

@@ -21,7 +21,7 @@ class NvmlMonitor:
             import pynvml
         except ImportError:
             raise EnvironmentLacks(
-                "NVIDIA monitor", found="package nvidia-ml-py is not installed", hint="pip install 'fitproof[gpu]'"
+                "NVIDIA monitor", found="package nvidia-ml-py is not installed", hint="pip install -e '.[gpu]'"
             ) from None
         self._nvml = pynvml
         try:
