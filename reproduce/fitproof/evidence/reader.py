@@ -12,7 +12,7 @@ nothing is written to disk. What the members say is not looked at: that is the p
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -182,8 +182,11 @@ class _Tar:
             missing -= self._at
         return b"".join(parts)
 
-    def take_member(self, limit: int) -> tuple[str, bytes] | None:
-        """The next member, whose header is the canonical one for its name and size; None at the first zero block."""
+    def take_member(self, limit: int, listed: Container[str] = ()) -> tuple[str, bytes] | None:
+        """The next member, whose header is the canonical one for its name and size; None at the first zero block.
+
+        Names in `listed` are known to be without fault.
+        """
         block = self.take(tarformat.BLOCK, "header")
         if block == tarformat.ZERO_BLOCK:
             return None
@@ -198,7 +201,7 @@ class _Tar:
         if name is None:
             raise self.error("extended header", "no single path record in UTF-8", "one record: path")
         shown = name if name.isprintable() else repr(name)
-        if fault := name_fault(name):
+        if name not in listed and (fault := name_fault(name)):
             raise self.error(f"member {shown}", f"the name {fault}", "a relative path of visible text")
         size = self._size(block, f"member {shown}", limit)
         canonical = tarformat.header(name, size)
@@ -275,7 +278,7 @@ def _read_listing(tar: _Tar) -> dict[str, str]:
 def _read_listed(tar: _Tar, listing: dict[str, str]) -> Iterator[Member]:
     """The members, which must be the listed ones in the listed order, up to the first zero block."""
     for wanted, sha256 in listing.items():
-        found = tar.take_member(MAX_MEMBER_BYTES)
+        found = tar.take_member(MAX_MEMBER_BYTES, listing)
         if found is None:
             raise tar.error(f"member {wanted}", "missing: the tar ends before it", f"a member, as {MEMBERS} lists it")
         name, data = found

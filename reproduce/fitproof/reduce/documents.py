@@ -12,7 +12,7 @@ from ..errors import EvidenceError
 from ..schema.records import Field, problems
 
 _INT64 = 2**63
-_known_shapes: set[tuple] = set()
+_known_shapes: dict[tuple, tuple[str, ...]] = {}  # shape -> names of its integers
 
 
 def strict_json(data: bytes, where: str) -> object:
@@ -45,18 +45,15 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_no_consta
 def checked(record: object, spec: tuple[Field, ...], where: str) -> dict:
     """`record` if it is an object with exactly the fields of `spec`; raises EvidenceError that lists what is wrong."""
     shape = (id(spec), tuple(record), tuple(map(type, record.values()))) if type(record) is dict else None
-    if shape in _known_shapes:
-        for value in record.values():
-            if type(value) is int and not 0 <= value < _INT64:
-                break  # rare: the full check below decides
-        else:
-            return record
+    integers = _known_shapes.get(shape)
+    if integers is not None and all(0 <= record[name] < _INT64 for name in integers):
+        return record  # a known shape with other numbers is rare: then the full check below decides
     wrong = problems(record, spec, where)
     if wrong:
         found = "; ".join(text.removeprefix(f"{where}: ") for text in wrong)
         raise EvidenceError(where, found=found, expected="the fields of schema/records.py, and no others")
     _refuse_negative(record, where)
-    _known_shapes.add(shape)
+    _known_shapes[shape] = tuple(name for name, value in record.items() if type(value) is int)
     return record
 
 

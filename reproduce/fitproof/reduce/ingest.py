@@ -52,8 +52,9 @@ class Ingest:
         self.db = db
         self.book = SettingsBook()
         self._batch = Batch()
-        self._parser = parser  # one thread each, so that batches stay in order
-        self._loader = loader  # the only one that uses the database until `finish`
+        self._parser = parser
+        # One thread, so that batches stay in order: the only one that uses the database until `finish`.
+        self._loader = loader
         self._loading: deque[Future] = deque()
         self._next_key = 0
         self._claims: dict[tuple, str] = {}
@@ -63,7 +64,11 @@ class Ingest:
         name = archive.path.name
         panels: dict[str, Panel] = {}
         folder: Folder | None = None
+        prefix = "/"  # path of the open folder; no member begins with a slash
         for member in read_members(archive.path, expected_sha256=archive.sha256, hash_tar=False):
+            if member.name.startswith(prefix) and member.name[len(prefix) :] in ATTEMPT_FILES:
+                folder.files[member.name[len(prefix) :]] = member.data
+                continue
             panel_name, *rest = member.name.split("/")
             panel = panels.setdefault(panel_name, Panel(panel_name))
             if rest == ["plan.json"]:
@@ -72,9 +77,9 @@ class Ingest:
                 panel.ledger = member.data
             elif len(rest) == 3 and _is_place(rest[0], rest[1]) and rest[2] in ATTEMPT_FILES:
                 place = (panel_name, rest[0], int(rest[1][len("attempt-") :]))
-                if folder is None or (folder.panel, folder.slot_id, folder.attempt) != place:
-                    self._close(folder, panels)
-                    folder = Folder(f"{name}: {panel_name}/{rest[0]}/{rest[1]}", *place)
+                self._close(folder, panels)
+                prefix = f"{panel_name}/{rest[0]}/{rest[1]}/"
+                folder = Folder(f"{name}: {prefix[:-1]}", *place)
                 folder.files[rest[2]] = member.data
             else:
                 raise EvidenceError(
@@ -123,8 +128,9 @@ class Ingest:
         if not documents:
             batch.tables, self._batch.tables = {}, batch.tables
         self._wait(1)  # so that three batches at most are in memory: being read, parsed and loaded
-        parsed = self._parser.submit(_parse, batch)
-        self._loading.append(self._loader.submit(_load, self.db, batch, parsed))
+        events = self._parser.submit(parse_events, batch.events)
+        samples = self._parser.submit(parse_samples, batch.memory)
+        self._loading.append(self._loader.submit(_load, self.db, batch, events, samples))
 
     def _wait(self, left: int) -> None:
         """Until at most `left` batches are under way."""
@@ -136,18 +142,13 @@ def _is_place(slot: str, attempt: str) -> bool:
     return _SLOT.fullmatch(slot) is not None and _ATTEMPT.fullmatch(attempt) is not None
 
 
-def _parse(batch: Batch) -> tuple[pa.Table, pa.Table]:
-    """Events and samples of a batch. Raises EvidenceError."""
-    return parse_events(batch.events), parse_samples(batch.memory)
-
-
-def _load(db: Database, batch: Batch, parsed: "Future[tuple[pa.Table, pa.Table]]") -> None:
-    """Load a batch and check its events across lines. Raises EvidenceError, that of the parser too."""
+def _load(db: Database, batch: Batch, events: "Future[pa.Table]", samples: "Future[pa.Table]") -> None:
+    """Load a batch and check its events across lines. Raises EvidenceError, that of the parsers too."""
     for table, rows in batch.tables.items():
         db.insert(table, to_arrow(table, rows))
     db.replace("batch_attempts", to_arrow("batch_attempts", batch.traced))
-    for table, rows in zip(("batch_events", "batch_memory"), parsed.result(), strict=True):
-        db.replace(table, rows)
+    db.replace("batch_events", events.result())
+    db.replace("batch_memory", samples.result())
     for key, line, found, expected in db.rows("_check_events"):
         raise EvidenceError(f"{batch.where[key]}/events.jsonl line {line}", found=found, expected=expected)
     db.run_batch()
@@ -157,7 +158,7 @@ def ingest(db: Database, archives: Iterable[ArchiveFile], progress: Callable[[in
     """Load archives in the order of their names, whatever the order given. `progress(done, total)` counts them."""
     ordered = sorted(archives, key=lambda a: a.path.name)
     with (
-        ThreadPoolExecutor(max_workers=1, thread_name_prefix="parse") as parser,
+        ThreadPoolExecutor(max_workers=2, thread_name_prefix="parse") as parser,
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="load") as loader,
     ):
         work = Ingest(db, parser, loader)

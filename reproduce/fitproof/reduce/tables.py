@@ -18,6 +18,11 @@ _ARROW = {
 }
 _SQL = {pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.bool_(): "BOOLEAN", pa.list_(pa.string()): "VARCHAR[]"}
 _SETTING_ARROW = {"VARCHAR": pa.string(), "BIGINT": pa.int64(), "BOOLEAN": pa.bool_()}
+# Fields of trial.json that no view takes from it: most were compared with path, plan, settings or ledger, whose rows
+# have them.
+_CHECKED_ELSEWHERE = ("schema_version", "execution", "panel", "slot_id", "attempt", "seed", "settings", "settings_id",
+                      "configuration_id", "device", "torch", "transformers", "time_limit_seconds", "created_at",
+                      "plan_digest", "code_digest", "campaign", "allocation_id")  # fmt: skip
 KEY = ("attempt_key", pa.int64())
 _OBJECTS = {f.name for spec in records.FILES.values() for f in spec if f.kind == "object"}
 
@@ -51,7 +56,7 @@ SCHEMAS: dict[str, pa.Schema] = {
         [("archive", _text), ("panel", _text), ("campaign", _text), ("slot_id", _text), ("attempt_number", _int),
          ("configuration_id", _text), ("started_at", _text), ("ledger_ended_at", _text), KEY]
     ),
-    "raw_trials": pa.schema([KEY, *_fields(records.TRIAL, ("settings",))]),
+    "raw_trials": pa.schema([KEY, *_fields(records.TRIAL, _CHECKED_ELSEWHERE)]),
     "raw_environments": pa.schema([KEY, *_fields(records.ENVIRONMENT)]),
     # the attempts of one batch that left a trial.json
     "batch_attempts": pa.schema(
