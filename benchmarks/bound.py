@@ -2,9 +2,9 @@
 
 For each archive, one after the other, on one connection: SHA-256 of the file; Zstandard decompression; a walk of the
 tar with SHA-256 of every member; DuckDB reading the CSV into one table, events.jsonl and the other JSON into tables
-of their own. How DuckDB is fed decides, so there are two layouts: one joined file a kind (`joined`, the harder bound;
-joining is not timed) and every member as a file of its own (`members`, what one gets after unpacking; unpacking is not
-timed).
+of their own. How DuckDB is fed decides, so there are two layouts: one joined file a kind (`joined`, the stated bound
+and the harder one; joining is not timed) and every member as a file of its own (`members`, what one gets after
+unpacking; unpacking is not timed).
 """
 
 import hashlib
