@@ -13,6 +13,7 @@ from pathlib import Path
 import fake_child
 import pytest
 from fake_panels import results
+from fitproof.errors import EvidenceError
 from fitproof.runner.ledger import read_ledger
 from fitproof.runner.processes import session_members
 
@@ -188,3 +189,23 @@ def test_a_half_recorded_attempt_is_set_straight(run_fake, tmp_path):
     assert not list(folder.rglob("*.partial"))
     assert ledger.read_bytes().startswith(b"".join(lines[:-1]))
     assert [(r["event"], r["status"]) for r in read_ledger(ledger)][-1] == ("end", "memory_failure")
+
+
+@pytest.mark.parametrize("lost", ["emptied", "deleted"])
+def test_a_lost_ledger_never_costs_a_measurement(run_fake, tmp_path, lost):
+    run_fake(fake_child.COMPLETES)
+    (before,) = results(tmp_path / "fake").items()
+    ledger = tmp_path / "fake" / "ledger.jsonl"
+    ledger.write_bytes(b"") if lost == "emptied" else ledger.unlink()
+    with pytest.raises(EvidenceError, match="nothing was removed") as caught:
+        run_fake(fake_child.COMPLETES)
+    assert "result.json" in caught.value.found
+    assert list(results(tmp_path / "fake").items()) == [before]
+
+
+def test_a_folder_that_is_no_attempt_is_named(run_fake, tmp_path):
+    run_fake(fake_child.COMPLETES)
+    (slot,) = (path for path in (tmp_path / "fake").iterdir() if path.is_dir())
+    (slot / "attempt-copy").mkdir()
+    with pytest.raises(EvidenceError, match="attempt-copy"):
+        run_fake(fake_child.COMPLETES)

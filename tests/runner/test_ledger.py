@@ -34,7 +34,7 @@ def test_a_torn_last_line_is_dropped_and_cut_before_the_next(tmp_path, torn):
     assert read_ledger(path) == [line("start"), line("end", status="completed")]
 
 
-@pytest.mark.parametrize("bad", [b"{\n", b"[]\n", b'{"event": "start"}\n', b"\n"])
+@pytest.mark.parametrize("bad", [b"{\n", b"[]\n", b"[" * 100_000 + b"\n", b'{"event": "start"}\n', b"\n"])
 def test_a_whole_line_that_is_no_record_is_evidence_gone_bad(bad, tmp_path):
     with pytest.raises(EvidenceError, match="here line 1"):
         parse_ledger(bad, where="here")

@@ -35,9 +35,13 @@ def sync_folder(folder: Path) -> None:
 def write_json(path: Path, record: object) -> None:
     """Write one JSON document by atomic rename: a reader sees the whole file or none."""
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(record, ensure_ascii=False, indent=1) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    partial.rename(path)
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.rename(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)

@@ -79,7 +79,7 @@ def parse_ledger(data: bytes, *, where: str) -> list[dict]:
     for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), start=1):
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise EvidenceError(f"{where} line {number}", found=str(error), expected="one JSON object a line") from None
         wrong = problems(record, LEDGER, f"{where} line {number}")
         if wrong:

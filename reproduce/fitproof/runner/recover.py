@@ -9,6 +9,8 @@ from .attempt import Bench, end_line
 from .files import PARTIAL_SUFFIX, write_json
 from .plan import Plan, load_plan
 
+_BEFORE_START = ("trial.json", "trial.json" + PARTIAL_SUFFIX)
+"""What an attempt's folder holds before its start stands in the ledger, empty logs apart."""
 _FOLDER = re.compile(r"attempt-([1-9]\d*)")
 
 
@@ -39,7 +41,12 @@ def recover(bench: Bench) -> None:
     ended = {(r["slot_id"], r["attempt"]) for r in bench.ledger.records if r["event"] == "end"}
     for slot_id in bench.plan.slots:
         for folder in sorted((bench.folder / slot_id).glob("attempt-*")):
-            key = (slot_id, int(_FOLDER.fullmatch(folder.name)[1]))
+            number = _FOLDER.fullmatch(folder.name)
+            if number is None or not folder.is_dir():
+                raise EvidenceError(
+                    str(folder), found="no attempt", expected="attempt-1, attempt-2, ...", hint=f"mv {folder} elsewhere"
+                )
+            key = (slot_id, int(number[1]))
             if key not in started:
                 _discard(folder)
                 continue
@@ -56,8 +63,23 @@ def _result(path: Path) -> dict:
         raise EvidenceError(str(path), found=str(error), expected="one JSON document") from None
 
 
+def _is_empty_file(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size == 0
+
+
 def _discard(folder: Path) -> None:
-    """Remove the folder of an attempt that was never started: its empty logs and perhaps trial.json."""
+    """Remove the folder of an attempt that was never started: its empty logs and perhaps trial.json.
+
+    Raises EvidenceError for anything more in it: then something ran, and it is the ledger that has lost its line.
+    """
+    more = [path.name for path in folder.iterdir() if path.name not in _BEFORE_START and not _is_empty_file(path)]
+    if more:
+        raise EvidenceError(
+            str(folder),
+            found=f"{', '.join(sorted(more))} of an attempt whose start the ledger does not hold",
+            expected="every started attempt in ledger.jsonl; nothing was removed",
+            hint="restore ledger.jsonl, or measure into another --out",
+        )
     for path in folder.iterdir():
         path.unlink()
     folder.rmdir()
