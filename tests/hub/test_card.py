@@ -1,9 +1,15 @@
 """The card: front matter that declares what exists, tables that come from the data, staleness that is noticed."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import fitproof
 import pytest
 import yaml
-from fitproof.hub.card import check_card, render, write_card
+from fitproof.hub.card import CARD, check_card, render, write_card
+
+RUFF = Path(sys.executable).with_name("ruff")
 
 
 @pytest.fixture
@@ -94,3 +100,10 @@ def test_the_version_in_citation_is_the_package_version():
 
     citation = yaml.safe_load((Path(__file__).parents[2] / "CITATION.cff").read_text())
     assert citation["version"] == fitproof.__version__
+
+
+@pytest.mark.skipif(not RUFF.is_file(), reason="ruff comes with the extra dev")
+def test_code_in_the_card_is_formatted_as_the_linter_wants_it(release, views):
+    write_card(release, views)
+    done = subprocess.run([RUFF, "format", "--check", "--isolated", release / CARD], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -14,6 +14,7 @@ LOAD = """\
 
 ```python
 from datasets import load_dataset
+
 repo = "/absolute/path/to/this/clone"  # or the id of this card on the Hub
 print(load_dataset(repo, "configurations", split="measured").to_pandas())
 ```
