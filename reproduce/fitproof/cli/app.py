@@ -1,11 +1,11 @@
-"""The verbs. Each is a thin function in release.py or measure.py; what it does lives in the room it calls."""
+"""The verbs. Each is a thin function in release.py, measure.py or predict.py; its work lives in the room it calls."""
 
 from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from . import measure, release
+from . import measure, predict, release
 
 HELP_OPTIONS, WIDTH = ["-h", "--help"], 100
 EPILOG = """\
@@ -36,6 +36,7 @@ VERBS: tuple[Callable, ...] = (
     measure.run,
     measure.pack,
     measure.diagnose,
+    predict.predict,
 )
 for verb in VERBS:
     app.command()(verb)

@@ -37,8 +37,9 @@ class OutOfMemory(Exception):
 class CachingAllocator:
     """The allocator of one device. Bytes everywhere; the attributes are torch's statistics, current and peak.
 
-    `capacity` is what the driver can give to segments; None never refuses. `placement` decides the addresses of plain
-    segments, which break ties among free blocks of equal size.
+    `capacity` is what the driver can give; None never refuses. `driver_bytes` of it the driver and the libraries hold
+    for themselves; where no event tells of them they are 0 and the capacity is the segments' alone. `placement` decides
+    the addresses of plain segments, which break ties among free blocks of equal size.
     """
 
     __slots__ = (
@@ -53,9 +54,11 @@ class CachingAllocator:
         "_whole_free",
         "allocated",
         "capacity",
+        "driver_bytes",
         "num_alloc_retries",
         "num_ooms",
         "peak_allocated",
+        "peak_device_used",
         "peak_inactive_split",
         "peak_requested",
         "peak_reserved",
@@ -82,8 +85,9 @@ class CachingAllocator:
         self._pools: dict[tuple[Hashable, Hashable], tuple[BlockPool, BlockPool]] = {}
         self._freeable: set[Hashable] = set()
         self.allocated = self.requested = self.reserved = 0
+        self.driver_bytes = self.peak_device_used = 0
         self.num_alloc_retries = self.num_ooms = 0
-        # The least reserved + asked that the capacity refused: any capacity below it would have refused the same.
+        # The least total in use + asked that the capacity refused: any capacity below it would have refused the same.
         self.smallest_refused: int | None = None
         self._default = self._pair(None, 0)
         self.reset_peaks()
@@ -100,6 +104,7 @@ class CachingAllocator:
 
     def reset_peaks(self) -> None:
         """torch.cuda.reset_peak_memory_stats."""
+        self.peak_device_used = self.reserved + self.driver_bytes
         self.peak_allocated, self.peak_requested = self.allocated, self.requested
         self.peak_reserved, self.peak_segments = self.reserved, len(self._segments)
         self.peak_inactive_split = self.inactive_split
@@ -196,6 +201,15 @@ class CachingAllocator:
         """The last graph that used a private pool is gone: its free segments may be released (`releasePool`)."""
         self._freeable.add(pool)
 
+    def take_outside(self, nbytes: int) -> None:
+        """The driver or a library takes nbytes for itself, or OutOfMemory: nobody empties the cache for them."""
+        peak = self.peak_reserved
+        if not self._fits(nbytes):
+            self.num_ooms += 1
+            raise OutOfMemory(nbytes, nbytes)
+        self.reserved, self.peak_reserved = self.reserved - nbytes, peak
+        self.driver_bytes += nbytes
+
     def address_of(self, key: Hashable) -> int:
         """First address of a live block. Raises KeyError."""
         return self._live[key][0]
@@ -255,10 +269,11 @@ class CachingAllocator:
 
     def _fits(self, nbytes: int) -> bool:
         """Reserve nbytes more, if the capacity has them."""
-        wanted = self.reserved + nbytes
+        wanted = self.reserved + self.driver_bytes + nbytes
         if self.capacity is None or wanted <= self.capacity:
-            self.reserved = wanted
-            self.peak_reserved = max(self.peak_reserved, wanted)
+            self.reserved += nbytes
+            self.peak_reserved = max(self.peak_reserved, self.reserved)
+            self.peak_device_used = max(self.peak_device_used, wanted)
             return True
         if self.smallest_refused is None or wanted < self.smallest_refused:
             self.smallest_refused = wanted

@@ -4,9 +4,11 @@ Events are tuples, in the order in which the program made them:
 
     ("alloc", key, nbytes)   ("alloc", key, nbytes, pool)   ("alloc", key, nbytes, pool, stream)
     ("free", key)            ("stage", name)                ("empty_cache",)              ("release_pool", pool)
+    ("driver", nbytes, what)
 
 A key is any hashable and names one live allocation; it may be used again after its free. Allocations in a pool other
-than None happen under graph capture. A stage lasts until the next one begins.
+than None happen under graph capture. A stage lasts until the next one begins. "driver": what the driver and libraries
+take from the device for themselves; it is never given back.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -29,6 +31,7 @@ class StageMemory:
     peak_requested: int
     peak_inactive_split: int
     peak_segments: int
+    peak_device_used: int  # reserved and driver bytes together
     allocated: int
     reserved: int
     requested: int
@@ -38,7 +41,8 @@ class StageMemory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
-    """The allocation that ended a replay: index of its event, its key and bytes, and what the driver was asked for."""
+    """The allocation that ended a replay: index of its event, its key (for driver bytes: what for) and bytes, and what
+    the driver was asked for."""
 
     event: int
     stage: str | None
@@ -51,14 +55,15 @@ class Failure:
 class Replay:
     """What a replay came to. It stops at the first OOM: `failure` says where, None where all events went through.
 
-    `smallest_refused` is the least total of reserved bytes that the capacity refused, None where it refused none:
-    every capacity from `peak_reserved` up to below `smallest_refused` gives this very replay.
+    `smallest_refused` is the least total of reserved and driver bytes that the capacity refused, None where it refused
+    none: every capacity from `peak_device_used` up to below `smallest_refused` gives this very replay.
     """
 
     stages: tuple[StageMemory, ...]
     peak_allocated: int
     peak_reserved: int
     peak_requested: int
+    peak_device_used: int
     num_alloc_retries: int
     num_ooms: int
     smallest_refused: int | None
@@ -97,17 +102,19 @@ def replay(
                 allocator.empty_cache()
             elif action == "release_pool":
                 allocator.release_pool(event[1])
+            elif action == "driver":
+                allocator.take_outside(event[1])
             else:
                 raise UsageError(
                     f"memory event {at} is unknown",
                     found=repr(action),
-                    expected="alloc, free, stage, empty_cache or release_pool",
+                    expected="alloc, free, stage, empty_cache, release_pool or driver",
                 )
     except OutOfMemory as oom:
         failure = Failure(
             event=at,
             stage=stage,
-            key=event[1],
+            key=event[2] if event[0] == "driver" else event[1],
             requested_bytes=oom.requested_bytes,
             segment_bytes=oom.segment_bytes,
         )
@@ -117,6 +124,7 @@ def replay(
         peak_allocated=max(s.peak_allocated for s in stages),
         peak_reserved=max(s.peak_reserved for s in stages),
         peak_requested=max(s.peak_requested for s in stages),
+        peak_device_used=max(s.peak_device_used for s in stages),
         num_alloc_retries=allocator.num_alloc_retries,
         num_ooms=allocator.num_ooms,
         smallest_refused=allocator.smallest_refused,
@@ -146,6 +154,7 @@ def _close(allocator: CachingAllocator, stage: str | None) -> StageMemory:
         peak_requested=allocator.peak_requested,
         peak_inactive_split=allocator.peak_inactive_split,
         peak_segments=allocator.peak_segments,
+        peak_device_used=allocator.peak_device_used,
         allocated=allocator.allocated,
         reserved=allocator.reserved,
         requested=allocator.requested,

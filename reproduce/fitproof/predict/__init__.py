@@ -1,0 +1,1 @@
+"""Predictions: what a configuration needs, without a GPU."""

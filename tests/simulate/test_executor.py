@@ -1,0 +1,80 @@
+"""The trial program without a device: copies of repeated parts are exact, refusals have reasons, releases balance."""
+
+import pytest
+from fitproof.errors import EnvironmentLacks
+from fitproof.schema.settings import resolve
+from fitproof.simulate.executor import simulate
+from fitproof.simulate.profile import load_profile
+from fitproof.simulate.replay import replay
+
+PROFILE = load_profile("h200")
+
+
+def tiny(**given):
+    small = dict(model="fitproof/tiny-qwen3", train_batch_size=4, rollout_n=2, max_prompt_length=16,
+                 max_response_length=70, max_num_seqs=4, actor_micro_batch=1)  # fmt: skip
+    return resolve(**{**small, **given})
+
+
+def memory(simulation):
+    run = replay(simulation.events, placement=PROFILE.placement)
+    return [(m.stage, m.peak_requested, m.peak_allocated, m.peak_reserved, m.requested) for m in run.stages]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        dict(),
+        dict(gradient_checkpointing=False, actor_micro_batch=3),
+        dict(adaptation="full", reference="copy", model="fitproof/tiny-llama"),
+        dict(algorithm="ppo", parameter_offload=True, optimizer_offload=True, empty_cache=True),
+        dict(algorithm="opd", teacher="fitproof/tiny-qwen3"),
+        dict(rollout_weights="copy", free_cache_engine=False, attn_implementation="eager"),
+    ],
+    ids=lambda given: "-".join(map(str, given)) or "default",
+)
+def test_copied_parts_make_the_events_of_running_them(given):
+    fast, slow = (simulate(tiny(**given), PROFILE, copy_repeats=copy) for copy in (True, False))
+    assert fast.operations < slow.operations
+    assert len(fast.events) == len(slow.events)
+    assert memory(fast) == memory(slow)
+    assert fast.facts == slow.facts
+
+
+def test_nothing_outlives_the_trial_but_workspaces():
+    simulation = simulate(tiny(), PROFILE)
+    live = {}
+    for event in simulation.events:
+        if event[0] == "alloc":
+            live[event[1]] = event[2]
+        elif event[0] == "free":
+            del live[event[1]]
+    assert {simulation.labels[key] for key in live} == {"cublas_workspace"}
+    assert sorted(live.values()) == [PROFILE.cublas_workspace_bytes] * 3  # program, capture stream, autograd
+
+
+def test_offloaded_parameters_leave_the_device():
+    at_reward = {
+        offload: next(m[4] for m in memory(simulate(tiny(parameter_offload=offload), PROFILE)) if m[0] == ("reward", 1))
+        for offload in (False, True)
+    }
+    parameters = simulate(tiny(), PROFILE).facts["parameters"]
+    assert at_reward[False] - at_reward[True] > 2 * parameters * 0.9
+
+
+@pytest.mark.parametrize("name", ["hf_generate", "hf_paged", "vllm"])
+def test_engines_it_cannot_follow_are_refused(name):
+    with pytest.raises(EnvironmentLacks, match=f"rollout_engine={name}"):
+        simulate(tiny(rollout_engine=name), PROFILE)
+
+
+def test_quantization_and_other_optimizers_are_refused():
+    for given in (dict(quantization="nf4"), dict(optimizer="adamw_8bit"), dict(checkpoint_every=1)):
+        with pytest.raises(EnvironmentLacks):
+            simulate(tiny(**given), PROFILE)
+
+
+def test_a_pool_without_room_is_a_refusal_of_the_program():
+    simulation = simulate(tiny(kv_reservation="0.0001", capacity_mib=4096), PROFILE)
+    assert "No available memory for the cache blocks" in simulation.refusal
+    assert ("stage", ("actor_update", 1)) not in simulation.events
