@@ -25,8 +25,11 @@ class Tape(TorchDispatchMode):
     `labels` has what made each allocation: the operation, by key.
     """
 
-    def __init__(self, scratch: Callable[["Tape", object, tuple, object], None] | None = None):
+    def __init__(
+        self, scratch: Callable[["Tape", object, tuple, object], None] | None = None, *, device_type: str = "meta"
+    ):
         super().__init__()
+        self._device_type = device_type  # cpu: a real run, to compare with
         self.events: list[Event] = []
         self.labels: dict[int, str] = {}
         self.operations = 0
@@ -141,7 +144,7 @@ class Tape(TorchDispatchMode):
 
     def see(self, tensor: torch.Tensor, label: str) -> None:
         """Record the birth of a tensor's storage, if it is new and on the device."""
-        if not tensor.is_meta:
+        if tensor.device.type != self._device_type:
             return
         storage = tensor.untyped_storage()
         name = storage._cdata
