@@ -5,9 +5,9 @@ A micro-batch is bound by launching its kernels, not by running them: a LoRA upd
 micro-batches is captured once a trial and replayed for each. The price is memory: the graphs' private pool holds what
 one micro-batch needs for as long as the graphs live, and no other stage can use it.
 
-With `micro_batch_coverage=edges` a pass runs its first two micro-batches and its last. Micro-batches of one pass have
-equal shapes and leave nothing behind but their result and the gradients they add to, so the others would make the same
-allocations once more.
+With `micro_batch_coverage=edges` a pass runs its first two micro-batches, and its last where that is smaller.
+Micro-batches of one pass have equal shapes and leave nothing behind but their result and the gradients they add to, so
+the others would make the same allocations once more.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -59,7 +59,7 @@ class MicroBatches:
         captured = self._capture(name, function, parts[0]) if self.captures(count, size) else None
         results: list[Result] = []
         for index, part in enumerate(parts):
-            if self._covers_edges and EDGE <= index < len(parts) - 1:
+            if self._covers_edges and index >= EDGE and part[0].shape[0] == size:
                 results.append(_map(torch.clone, results[-1]))
             elif captured is not None and part[0].shape[0] == size:
                 results.append(_replay(captured, part))
