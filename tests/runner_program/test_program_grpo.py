@@ -8,7 +8,11 @@ from program_cases import TINY, facts, run_events, stages, tiny
 
 @pytest.mark.parametrize(
     ("model", "adaptation", "engine", "use_kl", "checkpointing"),
-    [*itertools.product(TINY, ("lora", "full"), ("hf_generate", "cuda_graph", "hf_paged"), (True, False), (True, False))],
+    [
+        *itertools.product(
+            TINY, ("lora", "full"), ("hf_generate", "cuda_graph", "hf_paged"), (True, False), (True, False)
+        )
+    ],
 )
 def test_every_combination_runs_its_stages(model, adaptation, engine, use_kl, checkpointing):
     s = tiny(model=model, adaptation=adaptation, engine=engine, use_kl=use_kl, gradient_checkpointing=checkpointing)
