@@ -91,10 +91,12 @@ def test_later_rollouts_see_the_updated_weights(resident):
     engine = paged(model, s)
     prompts = make_prompts(s, 384, 3, 1, CPU)
     before = engine.rollout(prompts).tolist()
+    model.causal.train()  # as an update does
     loud(model)
     model.offload()
     model.load()
     after = engine.rollout(prompts).tolist()
+    assert not model.causal.training
     assert before != after == HfGenerate(model, s, CPU, sample=False).rollout(prompts).tolist()
 
 

@@ -19,12 +19,7 @@ from collections.abc import Iterator
 
 import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig
-from transformers.generation.continuous_batching.continuous_api import (
-    BackgroundThreadStatus,
-    ContinuousBatchingManager,
-)
-from transformers.generation.continuous_batching.requests import GenerationOutput
-from transformers.generation.continuous_batching.requests import logger as library_logger
+from transformers.generation import ContinuousBatchingManager
 
 from ....schema.settings import Settings
 from .. import device as device_ops
@@ -36,6 +31,7 @@ from .kv_pool import kv_shape, pool_tokens
 
 BLOCK = 256  # positions per block, transformers' default
 PADDING_BLOCKS = 2  # the library allocates so many more than num_blocks, for positions that pad a batch
+LOGGER = "ContinuousBatchingLogger"  # the library's
 PREFILL_TOKENS = 1024  # most positions per forward pass: the mask has a row for each, as long as the whole pool
 
 
@@ -55,6 +51,7 @@ class HfPagedEngine:
 
     def rollout(self, prompts: Prompts) -> torch.Tensor:
         """Full sequences [N, P + R] of token ids."""
+        self.model.causal.eval()
         rows = unpadded(prompts)
         with _quiet_library(), self._paged_attention():
             if self._manager is None:
@@ -81,6 +78,7 @@ class HfPagedEngine:
         if self.pool_tokens is None:
             per_token = 2 * layers * heads * head_dim * dtype.itemsize
             wanted, least = ((n * blocks_per_sequence + PADDING_BLOCKS) * BLOCK for n in (most, 1))
+            device_ops.empty_cache(self.device)  # as the library does before it makes the pool
             reserved = self.recorder.reserved_bytes()
             self.pool_tokens = pool_tokens(s, per_token, self.device, reserved, wanted, least)
         blocks = self.pool_tokens // BLOCK - PADDING_BLOCKS
@@ -137,7 +135,7 @@ def _generate(manager: ContinuousBatchingManager, rows: list[list[int]]) -> list
     manager.background_thread_status.clear()  # it takes no requests after a stop
     names = manager.add_requests(rows)
     manager.start()
-    found: dict[str, GenerationOutput] = {}
+    found = {}
     try:
         while len(found) < len(names):
             output = manager.get_result(timeout=1)
@@ -161,16 +159,18 @@ def _generate(manager: ContinuousBatchingManager, rows: list[list[int]]) -> list
 
 def _end(manager: ContinuousBatchingManager) -> None:
     """Wait for the background thread, whatever it still had to do."""
-    manager.background_thread_status.request_stop(BackgroundThreadStatus.HARD_STOP, global_rank=0)
+    status = manager.background_thread_status
+    status.request_stop(status.HARD_STOP, global_rank=0)
     manager.join(time.perf_counter())
 
 
 @contextlib.contextmanager
 def _quiet_library() -> Iterator[None]:
     """The library logs an exception of its thread with the folders of this machine; the trial reports it anyway."""
-    level = library_logger.level
-    library_logger.setLevel(logging.CRITICAL)
+    logger = logging.getLogger(LOGGER)
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
-        library_logger.setLevel(level)
+        logger.setLevel(level)
