@@ -189,6 +189,7 @@ def test_a_trial_that_lacks_vllm_all_the_same_fails_for_a_dependency(monkeypatch
         (dict(rollout_weights="shared"), "rollout_weights=copy"),
         (dict(kv_reservation=None), "kv_reservation"),
         (dict(quantization="nf4"), "quantization=none"),
+        (dict(allocator="expandable_segments"), "allocator=default"),
     ],
 )
 def test_settings_that_vllm_cannot_have(given, words):
@@ -198,4 +199,5 @@ def test_settings_that_vllm_cannot_have(given, words):
 
 def test_vllm_means_a_copy_of_the_weights():
     assert with_vllm().rollout_weights == "copy"
+    assert with_vllm(allocator="expandable_segments", free_cache_engine=False).rollout_weights == "copy"
     assert tiny().rollout_weights == "shared"

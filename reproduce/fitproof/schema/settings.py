@@ -234,6 +234,8 @@ def _check_combinations(s: Settings) -> list[str]:
          "rollout_engine=vllm sizes its pool by kv_reservation"),
         (s.rollout_engine != "vllm" or s.quantization == "none",
          "rollout_engine=vllm is given plain weights: quantization=none"),
+        (s.rollout_engine != "vllm" or not s.free_cache_engine or s.allocator == "default",
+         "vllm's sleep mode (free_cache_engine) switches expandable segments off: allocator=default"),
         (s.decode_coverage == "full" or s.rollout_engine == "cuda_graph",
          "decode_coverage=edges needs rollout_engine=cuda_graph"),
         (s.capacity_source == "device" or s.capacity_mib is not None, "capacity_source=emulated needs capacity_mib"),
