@@ -18,6 +18,7 @@ _FLOPS = 2.0e14
 _KERNEL_FLOOR_SECONDS = 1.2e-3  # one layer, one micro-batch, one pass: launching kernels
 _SLOWER = {"hf_generate": 4, "hf_paged": 12}  # than cuda_graph
 _EDGE_POSITIONS, _BUCKETS = 16, 8
+EDGE = 2  # micro-batches of a pass with edges; program/micro_batches.py has the same, but imports torch
 _CPU_SECONDS = 5.0  # tiny models; half a second each on two idle cores, more on busy ones
 
 
@@ -55,9 +56,11 @@ def _score_and_update(s: Settings, parameters: int, layers: int) -> float:
             passes.append((*score, micro_batch))
     if s.critic_micro_batch is not None:
         passes += [(*update[:2], s.critic_micro_batch), (*score, s.critic_micro_batch)]
-    tokens = s.rollout_batch * s.sequence_length
     seconds = 0.0
     for operations, sweeps, micro_batch in passes:
         batches = math.ceil(s.rollout_batch / micro_batch)
+        if s.micro_batch_coverage == "edges":
+            batches = min(batches, EDGE + (s.rollout_batch % micro_batch > 0))
+        tokens = min(s.rollout_batch, batches * micro_batch) * s.sequence_length
         seconds += max(tokens * parameters * operations / _FLOPS, batches * layers * sweeps * _KERNEL_FLOOR_SECONDS)
     return seconds
