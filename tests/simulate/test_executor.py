@@ -87,8 +87,10 @@ def test_offloaded_parameters_leave_the_device():
 
 @pytest.mark.parametrize("name", ["hf_generate", "hf_paged", "vllm"])
 def test_engines_it_cannot_follow_are_refused(name):
-    with pytest.raises(EnvironmentLacks, match=f"rollout_engine={name}"):
-        simulate(tiny(rollout_engine=name), PROFILE)
+    given = dict(kv_reservation="0.5") if name == "vllm" else {}
+    with pytest.raises(EnvironmentLacks, match=f"rollout_engine={name}") as refused:
+        simulate(tiny(rollout_engine=name, **given), PROFILE)
+    assert refused.value.exit_code == 3
 
 
 def test_quantization_and_other_optimizers_are_refused():

@@ -178,6 +178,23 @@ def synchronise(target: LanguageModel, source: LanguageModel) -> None:
                 p.data.addmm_(b.to(p.dtype), a.to(p.dtype), alpha=scale)
 
 
+def merged_weights(source: LanguageModel) -> Iterator[tuple[str, torch.Tensor]]:
+    """What `synchronise` writes, as (name in a plain checkpoint of the architecture, tensor). A merged matrix is a copy
+    that lives until the next one is asked for.
+    """
+    layers = dict(source.causal.named_modules())
+    for name, p in source.causal.named_parameters():
+        owner, _, leaf = name.rpartition(".")
+        plain = owner.removesuffix(".base_layer")
+        if ".lora_" in name:
+            continue
+        weight = p.data
+        if leaf == "weight" and is_lora(layers[plain]):
+            a, b, scale = lora_weights(layers[plain])
+            weight = torch.addmm(weight, b.to(p.dtype), a.to(p.dtype), alpha=scale)
+        yield f"{plain}.{leaf}", weight
+
+
 def is_lora(module: nn.Module) -> bool:
     return hasattr(module, "lora_A") and "default" in module.lora_A
 
