@@ -85,6 +85,21 @@ def capture_stream(device: torch.device) -> "torch.cuda.Stream":
     return stream
 
 
+@functools.cache
+def prepare_backward_capture(device: torch.device) -> None:
+    """Make what autograd's thread needs on the capture stream, outside of any capture; nothing on a CPU.
+
+    That thread has a cuBLAS handle of its own, and a workspace for it per stream: see `capture_stream`.
+    """
+    if device.type != "cuda":
+        return
+    stream = capture_stream(device)
+    with torch.cuda.stream(stream), torch.enable_grad():
+        one = torch.zeros(16, 16, device=device, requires_grad=True)
+        torch.mm(one, one).sum().backward()
+    torch.cuda.current_stream(device).wait_stream(stream)
+
+
 class GraphPool:
     """Captures functions as CUDA graphs that share one private memory pool; on a CPU the functions run as they are.
 
