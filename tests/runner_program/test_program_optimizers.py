@@ -7,6 +7,7 @@ import torch
 from fitproof.errors import EnvironmentLacks, SettingsError
 from fitproof.runner import bnb
 from fitproof.runner.program import device as device_ops
+from fitproof.runner.program.micro_batches import MicroBatches
 from fitproof.runner.program.models import build_actor
 from fitproof.runner.program.optimizers import LEARNING_RATE, own_state
 from fitproof.runner.program.tensor_file import read_tensors, write_tensors
@@ -23,7 +24,10 @@ def updater(seed: int = 1, steps: int = 1, **given) -> Updater:
 
 
 def step(made: Updater) -> None:
-    made.update(4, 2, lambda rows: sum(p.float().pow(2).sum() for p in made.model.trainable()) * (1 + rows.start))
+    def loss_of(x: torch.Tensor) -> torch.Tensor:
+        return sum(p.float().pow(2).sum() for p in made.model.trainable()) * (1 + x[0])
+
+    made.update(MicroBatches(tiny(), CPU), "pass", loss_of, [torch.arange(4)], 2)
 
 
 def held(made: Updater) -> list[torch.Tensor]:

@@ -105,7 +105,7 @@ def test_the_critic_is_not_quantised():
     [
         dict(),
         dict(model=TINY[1], reference="copy", gradient_checkpointing=False),
-        dict(algorithm="ppo"),
+        dict(algorithm="ppo", capture_micro_batches=True, actor_micro_batch=2),
         dict(algorithm="opd", teacher=TINY[0]),
         dict(rollout_weights="copy", parameter_offload=True, reference="copy", empty_cache=True),
     ],

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 from transformers.initialization import no_init_weights
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -208,17 +208,7 @@ def attention_name(s: Settings) -> str:
 def _build_causal(s: Settings, model_id: str, seed: int, device: torch.device, *, is_critic: bool = False) -> nn.Module:
     model = get_model(model_id)
     config = AutoConfig.for_model(model.model_type, **model.config)
-    # On the meta device first: a tied head is then never allocated beside the embedding that replaces it.
-    with no_init_weights(), torch.device("meta"):
-        causal = AutoModelForCausalLM.from_config(
-            config, dtype=getattr(torch, s.dtype), attn_implementation=attention_name(s)
-        )
-    causal.tie_weights()
-    if is_critic:
-        causal.lm_head = nn.Linear(config.hidden_size, 1, bias=False, dtype=getattr(torch, s.dtype), device="meta")
-    if s.quantization == "nf4" and not is_critic:  # the critic is trained, all of it
-        quantized.replace_linears(causal.model, getattr(torch, s.dtype))
-        causal.is_loaded_in_4bit = True  # peft asks
+    causal = _skeleton(s, config, is_critic=is_critic)
     # No end token: responses have forced lengths, and `generate` would look at the values to find one.
     config.eos_token_id = causal.generation_config.eos_token_id = None
     with torch.device(device):
@@ -238,6 +228,20 @@ def _build_causal(s: Settings, model_id: str, seed: int, device: torch.device, *
                     made[meta] = quantized.packed(module, p.data) if is_packed else p
                     del p
                 module._parameters[name] = made[meta]
+    return causal
+
+
+def _skeleton(s: Settings, config: PreTrainedConfig, *, is_critic: bool) -> nn.Module:
+    """The model on the meta device. A tied head is thus never allocated beside the embedding that replaces it."""
+    dtype = getattr(torch, s.dtype)
+    with no_init_weights(), torch.device("meta"):
+        causal = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention_name(s))
+    causal.tie_weights()
+    if is_critic:
+        causal.lm_head = nn.Linear(config.hidden_size, 1, bias=False, dtype=dtype, device="meta")
+    elif s.quantization == "nf4":  # a critic is trained, all of it
+        quantized.replace_linears(causal.model, dtype)
+        causal.is_loaded_in_4bit = True  # peft asks
     return causal
 
 
