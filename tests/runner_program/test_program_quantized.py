@@ -230,3 +230,12 @@ def test_a_trial_without_it_leaves_the_next_one_free_to_use_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.stdout.strip(), done.stderr) == ("['finished', 'finished']", "")
+
+
+def test_its_import_loads_no_compiler_and_leaves_torch_as_it_was():
+    code = (
+        "import sys, torch; compiler = torch.compile; from fitproof.runner import bnb; bnb.library('a test'); "
+        "assert torch.compile is compiler; assert 'torch._inductor.compile_fx' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from types import ModuleType
 
+import torch
+
 from ..errors import EnvironmentLacks
 
 NAME = "bitsandbytes"
@@ -18,11 +20,13 @@ NAME = "bitsandbytes"
 
 def library(setting: str) -> ModuleType:
     """bitsandbytes, imported at the first call. Raises EnvironmentLacks, naming `setting`, where it is missing."""
-    log = logging.getLogger(f"{NAME}.backends.cpu.ops")
+    log, compiler = logging.getLogger(f"{NAME}.backends.cpu.ops"), torch.compile
     level = log.level
     # On some CPUs its import fetches a kernel from the Hub, or warns that it cannot: for a layout of packed weights
-    # that the program does not use (quantized.py).
+    # that the program does not use (quantized.py). And it prepares kernels for devices that have none of their own to
+    # be compiled, which loads a compiler for over a second; where that fails it takes them as they are.
     log.setLevel(logging.ERROR)
+    torch.compile = _no_compiler
     try:
         with _blocked("kernels"):
             import bitsandbytes
@@ -32,8 +36,13 @@ def library(setting: str) -> ModuleType:
             hint="pip install -e '.[nf4]'",
         ) from None  # fmt: skip
     finally:
+        torch.compile = compiler
         log.setLevel(level)
     return bitsandbytes
+
+
+def _no_compiler(*_: object, **__: object) -> object:
+    raise RuntimeError("no compiler while bitsandbytes is imported")
 
 
 @contextlib.contextmanager
