@@ -71,9 +71,14 @@ def test_engines_it_cannot_follow_are_refused(name):
         simulate(tiny(rollout_engine=name), PROFILE)
 
 
-def test_checkpoint_files_are_refused():
-    with pytest.raises(EnvironmentLacks, match="checkpoint_every"):
-        simulate(tiny(checkpoint_every=1), PROFILE)
+def test_a_checkpoint_takes_nothing_of_the_device():
+    simulation = simulate(tiny(checkpoint_every=1, optimizer_offload=True), PROFILE)
+    events = simulation.events
+    for step in (1, 2):
+        begin = events.index(("stage", ("checkpoint", step)))
+        end = events.index(("stage", ("idle", step)), begin)
+        assert end == begin + 1
+    assert simulation.facts["checkpoint_bytes"] > 3 * simulation.facts["adapter_bytes"]
 
 
 def test_a_pool_without_room_is_a_refusal_of_the_program():

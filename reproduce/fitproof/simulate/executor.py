@@ -82,7 +82,6 @@ def unsupported(s: Settings, profile: GpuProfile) -> EnvironmentLacks | None:
             s.quantization == "nf4" and profile.compute_capability not in KNOWN_CAPABILITIES,
             f"4-bit products on {profile.device_name}, whose kernels are not known",
         ),
-        ("checkpoint_every", s.checkpoint_every > 0, "a trial program without checkpoints"),
     )
     for name, applies, found in reasons:
         if applies:

@@ -123,6 +123,7 @@ class Seams:
             (device_ops, "synchronize", lambda device: None),
             (device_ops, "host_tokens", self._host_tokens),
             (device_ops, "host_buffer", self._host_buffer),
+            (device_ops, "host_copy", self._host_buffer),
             (device_ops, "to_device", lambda host, device: torch.empty_like(host)),
             (device_ops, "device_total_bytes", lambda device: self._profile.device_total_bytes),
             (device_ops, "GraphPool", lambda device: GraphPool(self._tape, self)),
