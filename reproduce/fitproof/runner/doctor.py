@@ -28,7 +28,7 @@ _PACKAGES = (
     ("transformers", "5.17", "run and predict", "pip install -e '.[gpu]'"),
     ("peft", "0.21", "run and predict", "pip install -e '.[gpu]'"),
     ("nvidia-ml-py", "12", "watch an NVIDIA device", "pip install -e '.[gpu]'"),
-    ("bitsandbytes", "0.49", "use quantization=nf4 or 8-bit optimizers", "pip install -e '.[nf4]'"),
+    ("bitsandbytes", "0.50.2", "use quantization=nf4 or 8-bit optimizers", "pip install -e '.[nf4]'"),
     ("vllm", "0.33", "use rollout_engine=vllm", INSTALL_VLLM),
     ("duckdb", "1.4", "verify, reproduce and build", "pip install -e ."),
     ("zstandard", "0.23", "read and pack archives", "pip install -e ."),

@@ -246,6 +246,8 @@ def _check_combinations(s: Settings) -> list[str]:
         (s.capacity_source == "device" or s.capacity_mib is not None, "capacity_source=emulated needs capacity_mib"),
         (s.optimizer != "paged_adamw_8bit" or s.capacity_source == "device",
          "paged_adamw_8bit uses managed memory and runs only with capacity_source=device; use adamw_8bit"),
+        (s.optimizer != "paged_adamw_8bit" or not s.optimizer_offload,
+         "optimizer_offload=true has nothing to move with paged_adamw_8bit, whose state pages itself; use adamw_8bit"),
         (s.kv_reservation is None or _is_fraction(s.kv_reservation),
          f"kv_reservation={s.kv_reservation!r} is not a decimal in (0, 1]"),
         (s.algorithm != "grpo" or s.rollout_n > 1, "grpo needs rollout_n >= 2 to normalise within a group"),

@@ -190,7 +190,7 @@ def make_engine(model: LanguageModel, s: Settings, device: torch.device, recorde
 
 def record_sizes(recorder: Recorder, actor: LanguageModel) -> None:
     trainable = actor.trainable()
-    recorder.fact("parameters", sum(p.numel() for p in actor.parameters()))
+    recorder.fact("parameters", actor.size())
     recorder.fact("trainable_parameters", sum(p.numel() for p in trainable))
     if actor.adapter is not None:
         recorder.fact("adapter_bytes", sum(p.nbytes for p in trainable))
