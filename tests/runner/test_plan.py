@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from fitproof.code import code_digest
 from fitproof.errors import CheckFailed, EvidenceError, UsageError
-from fitproof.runner.panels import PANELS, cpu_tiny, grid, quick, scout
+from fitproof.runner.panels import PANELS, adaptation, coverage, cpu_tiny, grid, offload, ppo, quick, release, scout
 from fitproof.runner.panels.capacities import GRID, Capacity
 from fitproof.runner.plan import LONGEST_SLOT_SECONDS, freeze, load_plan, save_plan
 from fitproof.schema.canonical import canonical_json, sha256_hex
@@ -147,7 +147,17 @@ TABLE = [
 
 @pytest.mark.parametrize(
     ("panel", "slots", "configurations"),
-    [(quick(), 12, 12), (scout(), 10, 10), (cpu_tiny(), 8, 7), (grid(capacities=TABLE), 108, 36)],
+    [
+        (quick(), 12, 12),
+        (coverage(), 12, 12),
+        (scout(), 10, 10),
+        (cpu_tiny(), 8, 7),
+        (grid(capacities=TABLE), 108, 36),
+        (offload(), 36, 8),
+        (release(), 24, 8),
+        (adaptation(), 36, 10),
+        (ppo(), 24, 4),
+    ],  # fmt: skip
     ids=lambda value: getattr(value, "name", None),
 )
 def test_every_panel_freezes_with_its_stated_number_of_slots(panel, slots, configurations):
@@ -167,6 +177,14 @@ def test_quick_is_the_panel_of_the_workloads():
         assert s.decode_coverage == "full"
         assert (s.capacity_mib, s.capacity_source) == (None, "device")
     assert {slot.seed for slot in quick().slots} == {0}
+
+
+def test_panels_of_cells_go_seed_by_seed_and_by_capacity():
+    slots = offload(seeds=(4, 5)).slots
+    assert [slot.seed for slot in slots] == [4] * 12 + [5] * 12
+    capacities = [slot.settings.capacity_mib for slot in slots[:12]]
+    assert capacities == sorted(capacities) == [7424] * 4 + [9216] * 4 + [20480] * 4
+    assert {slot.settings.capacity_source for slot in slots} == {"emulated"}
 
 
 def test_grid_takes_levels_and_capacities_and_needs_its_table():

@@ -4,10 +4,13 @@
 """
 
 from .cpu import cpu_tiny
+from .critic import ppo
 from .grid import grid
 from .quick import coverage, quick
+from .remedies import adaptation, offload, release
 from .scout import scout
 
-PANELS = {"quick": quick, "coverage": coverage, "scout": scout, "grid": grid, "cpu_tiny": cpu_tiny}
+PANELS = {"quick": quick, "coverage": coverage, "scout": scout, "grid": grid, "offload": offload,
+          "release": release, "adaptation": adaptation, "ppo": ppo, "cpu_tiny": cpu_tiny}  # fmt: skip
 
-__all__ = ["PANELS", "coverage", "cpu_tiny", "grid", "quick", "scout"]
+__all__ = ["PANELS", "adaptation", "coverage", "cpu_tiny", "grid", "offload", "ppo", "quick", "release", "scout"]
