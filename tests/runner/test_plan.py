@@ -157,7 +157,7 @@ TABLE = [
         (release(), 24, 8),
         (adaptation(), 36, 10),
         (ppo(), 24, 4),
-    ],  # fmt: skip
+    ],
     ids=lambda value: getattr(value, "name", None),
 )
 def test_every_panel_freezes_with_its_stated_number_of_slots(panel, slots, configurations):

@@ -32,7 +32,8 @@ def offload(*, seeds: Sequence[int] = SEEDS) -> Panel:
     reason = (
         "What leaving the device between stages saves. Qwen3-0.6B needs 7,924 MiB, 6,776 with parameters offloaded: "
         "at 7,424 the one fails and the other completes, at 9,216 the other keeps the margin. SmolLM2-1.7B needs "
-        "21,861 and 18,405; the limit of 20,480 is 18,432. Optimizer offload should move no peak: the update needs its state."
+        "21,861 and 18,405; the limit of 20,480 is 18,432. Optimizer offload should move no peak: the update needs its "
+        "state."
     )
     return Panel(name="offload", reason=reason, device_kind="cuda", slots=cell_slots(cells, seeds))
 
@@ -58,8 +59,8 @@ def release(*, seeds: Sequence[int] = SEEDS) -> Panel:
     ]
     reason = (
         "What giving pool and cache back between stages saves. Qwen2.5-1.5B: 6,750 to 6,800 MiB with the pool "
-        "released; resident 7,609 at least with the cache kept (8,655 without retries), 7,801 with it emptied: one of the two "
-        "should fail at 7,680. Granite-3.3-2B with a resident pool needs 9,806 and more: fails at 9,728."
+        "released; resident 7,609 at least with the cache kept (8,655 without retries), 7,801 with it emptied: one of "
+        "the two should fail at 7,680. Granite-3.3-2B with a resident pool needs 9,806 and more: fails at 9,728."
     )
     return Panel(name="release", reason=reason, device_kind="cuda", slots=cell_slots(cells, seeds))
 
