@@ -27,6 +27,7 @@ def settings(**given):
 def run(recipe, s) -> tuple[list[torch.Tensor], list[dict]]:
     """The trained parameters and the ended stages of a trial of `s`."""
     gc.collect()
+    torch.cuda.init()
     torch.cuda.empty_cache()
     torch.manual_seed(3)
     out = io.StringIO()

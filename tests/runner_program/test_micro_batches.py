@@ -55,7 +55,7 @@ def test_two_micro_batches_are_not_worth_a_capture():
 
 
 @pytest.mark.parametrize("capture", [False, True])
-def test_edges_run_the_first_two_and_the_last(capture):
+def test_edges_run_the_first_the_last_full_one_and_a_smaller_last(capture):
     s = tiny(micro_batch_coverage="edges", capture_micro_batches=capture)
     seen = []
 
@@ -64,9 +64,12 @@ def test_edges_run_the_first_two_and_the_last(capture):
         return x + 1, x.double()
 
     got = MicroBatches(s, CPU).run("note", note, [torch.arange(9)], 2)
-    assert seen == [[0, 1], [2, 3], [8]]
-    assert [pair[0].tolist() for pair in got] == [[1, 2], [3, 4], [3, 4], [3, 4], [9]]
+    assert seen == [[0, 1], [6, 7], [8]]
+    assert [pair[0].tolist() for pair in got] == [[1, 2], [1, 2], [1, 2], [7, 8], [9]]
     assert all(pair[1].dtype == torch.float64 for pair in got)
+    seen.clear()
+    MicroBatches(s, CPU).run("note", note, [torch.arange(8)], 2)
+    assert seen == [[0, 1], [6, 7]]
 
 
 @pytest.mark.parametrize("given", [dict(micro_batch_coverage="edges"), dict(capture_micro_batches=True)])

@@ -111,7 +111,7 @@ class Settings:
     capture_micro_batches: bool
     """Equal micro-batches of scoring and updates are replayed from one CUDA graph, whose memory pool stays apart."""
     micro_batch_coverage: str
-    """full, or edges: the first two and the last micro-batch of every scoring pass and update."""
+    """full, or edges: of every pass the first micro-batch, the last of its size, a smaller last."""
 
     def __post_init__(self) -> None:
         problems = check(self)

@@ -10,8 +10,13 @@ import torch
 
 
 def empty_cache(device: torch.device) -> None:
-    """Return cached, wholly free segments to the driver. Nothing to do on a CPU."""
+    """Return cached, wholly free segments to the driver. Nothing to do on a CPU.
+
+    Waits for the device first: expandable segments are unmapped after waiting for the stream that allocated them, but
+    a graph captured on one stream may still be running on another.
+    """
     if device.type == "cuda":
+        torch.cuda.synchronize(device)
         torch.cuda.empty_cache()
 
 

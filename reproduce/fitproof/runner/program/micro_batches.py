@@ -5,9 +5,9 @@ A micro-batch is bound by launching its kernels, not by running them: a LoRA upd
 micro-batches is captured once a trial and replayed for each. The price is memory: the graphs' private pool holds what
 one micro-batch needs for as long as the graphs live, and no other stage can use it.
 
-With `micro_batch_coverage=edges` a pass runs its first two micro-batches and its last. Micro-batches of one pass have
-equal shapes and leave nothing behind but their result and the gradients they add to, so the others would make the same
-allocations once more.
+With `micro_batch_coverage=edges` a pass runs its first micro-batch, the last of the same size, and a smaller one after
+it. Micro-batches of one pass have equal shapes and leave nothing behind but their results and the gradients they add
+to, so those between would make the same allocations once more: only their results are made.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -19,7 +19,6 @@ from ...schema.settings import Settings
 from . import device as device_ops
 
 Result = torch.Tensor | tuple[torch.Tensor, ...] | None
-EDGE = 2  # first micro-batches that coverage=edges runs; the first makes the gradients, the second adds to them
 WORTH_CAPTURING = 3  # equal micro-batches from which on a capture pays for itself
 
 
@@ -52,14 +51,14 @@ class MicroBatches:
         """function(*rows) of every `size` rows of `tensors` [N, ...], in order; the last micro-batch may be smaller.
 
         `name` tells passes apart that do something else with tensors of the same shapes. `function` must not look at
-        values on the host. A micro-batch that coverage leaves out gives a copy of the result before.
+        values on the host. A micro-batch that coverage leaves out gives a copy of the result before it.
         """
         count = tensors[0].shape[0]
         parts = list(zip(*(t.split(size) for t in tensors), strict=True))
         captured = self._capture(name, function, parts[0]) if self.captures(count, size) else None
         results: list[Result] = []
         for index, part in enumerate(parts):
-            if self._covers_edges and EDGE <= index < len(parts) - 1:
+            if self._covers_edges and 0 < index < count // size - 1:
                 results.append(_map(torch.clone, results[-1]))
             elif captured is not None and part[0].shape[0] == size:
                 results.append(_replay(captured, part))
