@@ -7,6 +7,7 @@ from ..schema import records
 from .documents import checked, one_of, strict_json, utc_text
 from .identities import Known, SettingsBook, Stack, stack_of
 from .samples import Lines
+from .thinning import Trace
 
 WEIGHTS = ("random", "pretrained")
 DEVICE_KINDS = ("cuda", "rocm", "cpu")
@@ -55,10 +56,7 @@ class Batch:
     tables: dict[str, list[dict]] = field(default_factory=lambda: {name: [] for name in DOCUMENT_TABLES})
     events: list[Lines] = field(default_factory=list)
     memory: list[Lines] = field(default_factory=list)
-    traced: list[dict] = field(default_factory=list)
-    """Rows of batch_attempts: what the traces of the batch need to know of their attempts."""
-    where: dict[int, str] = field(default_factory=dict)
-    """attempt_key -> where its folder is."""
+    traces: list[Trace] = field(default_factory=list)
     bytes: int = 0
 
     def add(self, folder: Folder, key: int, book: SettingsBook) -> Attempt | None:
@@ -79,14 +77,12 @@ class Batch:
                 )
             return None
         trial = documents["trial.json"]
-        self.where[key] = folder.where
         known = _check_trial(trial, folder, book)
         for name, table in (("trial", "raw_trials"), ("environment", "raw_environments"), ("result", "raw_results")):
             if f"{name}.json" in documents:
                 self.tables[table].append({"attempt_key": key, **documents[f"{name}.json"]})
         is_eligible = result is not None and result["status"] in ELIGIBLE
-        self.traced.append({"attempt_key": key, "is_eligible": is_eligible, "is_cpu": trial["device_kind"] == "cpu",
-                            "baseline_used_bytes": trial["baseline_used_bytes"]})  # fmt: skip
+        self.traces.append(Trace(key, is_eligible, trial["device_kind"] == "cpu", trial["baseline_used_bytes"]))
         may_be_torn = result is None or result["signal"] is not None or result["failure_class"] == "timeout"
         for name, lines in (("events.jsonl", self.events), ("memory.csv", self.memory)):
             if name in folder.files:

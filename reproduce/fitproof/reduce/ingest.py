@@ -12,8 +12,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from ..errors import EvidenceError
 from ..evidence.reader import read_members
 from ..schema.records import ATTEMPT_FILES
@@ -24,6 +22,7 @@ from .identities import SettingsBook
 from .panels import Panel, panel_rows
 from .samples import parse_samples
 from .tables import to_arrow
+from .thinning import thin
 
 BATCH_BYTES = 16 << 20  # of memory.csv and events.jsonl: some 300,000 samples
 BATCH_ATTEMPTS = 1000
@@ -48,11 +47,10 @@ class ArchiveFile:
 class Ingest:
     """Loads archives one after the other. Call `archive` for each, then `finish`."""
 
-    def __init__(self, db: Database, parser: ThreadPoolExecutor, loader: ThreadPoolExecutor):
+    def __init__(self, db: Database, loader: ThreadPoolExecutor):
         self.db = db
         self.book = SettingsBook()
         self._batch = Batch()
-        self._parser = parser
         # One thread, so that batches stay in order: the only one that uses the database until `finish`.
         self._loader = loader
         self._loading: deque[Future] = deque()
@@ -107,7 +105,7 @@ class Ingest:
             folder, self._next_key, self.book
         )
         self._next_key += 1
-        if self._batch.bytes > BATCH_BYTES or len(self._batch.traced) >= BATCH_ATTEMPTS:
+        if self._batch.bytes > BATCH_BYTES or len(self._batch.traces) >= BATCH_ATTEMPTS:
             self._flush(documents=len(self._batch.tables["raw_trials"]) >= DOCUMENTS)
 
     def _claim(self, row: dict, name: str) -> None:
@@ -127,10 +125,8 @@ class Ingest:
         batch, self._batch = self._batch, Batch()
         if not documents:
             batch.tables, self._batch.tables = {}, batch.tables
-        self._wait(1)  # so that three batches at most are in memory: being read, parsed and loaded
-        events = self._parser.submit(parse_events, batch.events)
-        samples = self._parser.submit(parse_samples, batch.memory)
-        self._loading.append(self._loader.submit(_load, self.db, batch, events, samples))
+        self._wait(1)  # so that three batches at most are in memory: being read, waiting and being loaded
+        self._loading.append(self._loader.submit(_load, self.db, batch))
 
     def _wait(self, left: int) -> None:
         """Until at most `left` batches are under way."""
@@ -142,28 +138,32 @@ def _is_place(slot: str, attempt: str) -> bool:
     return _SLOT.fullmatch(slot) is not None and _ATTEMPT.fullmatch(attempt) is not None
 
 
-def _load(db: Database, batch: Batch, events: "Future[pa.Table]", samples: "Future[pa.Table]") -> None:
-    """Load a batch and check its events across lines. Raises EvidenceError, that of the parsers too."""
+def _load(db: Database, batch: Batch) -> None:
+    """Parse and load a batch. Raises EvidenceError for malformed traces."""
     for table, rows in batch.tables.items():
         db.insert(table, to_arrow(table, rows))
-    db.replace("batch_attempts", to_arrow("batch_attempts", batch.traced))
-    db.replace("batch_events", events.result())
-    db.replace("batch_memory", samples.result())
-    for key, line, found, expected in db.rows("_check_events"):
-        raise EvidenceError(f"{batch.where[key]}/events.jsonl line {line}", found=found, expected=expected)
-    db.run_batch()
+    events = parse_events(batch.events)
+    db.insert("raw_events", events)
+    peaks, thinned = thin(parse_samples(batch.memory), events, batch.traces)
+    db.insert("core_interval_peaks", peaks)
+    db.insert("core_thinned", thinned)
+
+
+def _check_events(db: Database) -> None:
+    """Events across lines: the clock, and stages one after the other."""
+    for archive, panel, slot_id, number, line, found, expected in db.rows("_check_events"):
+        member = f"{panel}/{slot_id}/attempt-{number}/events.jsonl"
+        raise EvidenceError(f"{archive}{ARCHIVE_SUFFIX}: {member} line {line}", found=found, expected=expected)
 
 
 def ingest(db: Database, archives: Iterable[ArchiveFile], progress: Callable[[int, int], None] | None = None) -> None:
     """Load archives in the order of their names, whatever the order given. `progress(done, total)` counts them."""
     ordered = sorted(archives, key=lambda a: a.path.name)
-    with (
-        ThreadPoolExecutor(max_workers=2, thread_name_prefix="parse") as parser,
-        ThreadPoolExecutor(max_workers=1, thread_name_prefix="load") as loader,
-    ):
-        work = Ingest(db, parser, loader)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="load") as loader:
+        work = Ingest(db, loader)
         for done, archive in enumerate(ordered, start=1):
             work.archive(archive)
             if progress is not None:
                 progress(done, len(ordered))
         work.finish()
+    _check_events(db)

@@ -58,16 +58,22 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "raw_trials": pa.schema([KEY, *_fields(records.TRIAL, _CHECKED_ELSEWHERE)]),
     "raw_environments": pa.schema([KEY, *_fields(records.ENVIRONMENT)]),
-    # the attempts of one batch that left a trial.json
-    "batch_attempts": pa.schema(
-        [KEY, ("is_eligible", pa.bool_()), ("is_cpu", pa.bool_()), ("baseline_used_bytes", _int)]
-    ),
     "raw_results": pa.schema([KEY, *_fields(records.RESULT)]),
     "raw_events": pa.schema(
         [KEY, ("line", _int), *EVENT_FIELDS.items(), ("value_int", _int), ("value_text", _text)]
     ),
+    # of one batch only, as Arrow; what is kept of it are the two tables of thinning.py
     "raw_memory": pa.schema(
         [KEY, ("sample", _int), *((name, _int) for name in records.MEMORY_CSV_HEADER.split(","))]
+    ),
+    # one row per interval with at least one sample, before thinning
+    "core_interval_peaks": pa.schema(
+        [KEY, ("interval", _int), ("device_used_bytes", _int), ("process_used_bytes", _int), ("samples", _int),
+         ("last_ns", _int), ("first_process_ns", _int), ("first_process_used_bytes", _int)]
+    ),
+    "core_thinned": pa.schema(
+        [KEY, ("sample", _int), ("elapsed_ns", _int), ("stage", _text), ("step", _int), ("interval", _int),
+         ("device_index", _int), ("device_used_bytes", _int), ("process_used_bytes", _int)]
     ),
 }  # fmt: skip
 
