@@ -1,6 +1,6 @@
 """The DuckDB that one reduction works in: private, bounded in memory, spilling into a temporary folder."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -9,9 +9,13 @@ import pyarrow as pa
 
 from .tables import SCHEMAS, definition
 
-# Steps on everything, in order, before the views.
-FINAL_STEPS = ("_core_attempts", "_core_overheads", "_core_stacks", "_core_stage_runs", "_core_trials",
-               "_core_configurations")  # fmt: skip
+# Steps on everything, before the views, in two rounds of lanes. The lanes of a round run at the same time, the steps of
+# a lane in order: on a small release most of their time is planning, which DuckDB does on one core.
+FINAL_ROUNDS = (
+    (("_core_attempts", "_core_stage_runs"), ("_core_overheads", "_core_stacks")),
+    (("_core_trials",),),
+)
+STEPS_OF_VIEW = {"configurations": ("_core_configurations",)}  # which no other view needs
 MEMORY_LIMIT = "320MiB"
 
 
@@ -21,19 +25,30 @@ def sql(name: str) -> str:
 
 
 class Database:
-    """A connection with empty raw tables. `threads` changes the speed, never the result."""
+    """A connection with empty tables, made by `open`; as a context manager it is closed at the end.
+
+    `threads` changes the speed, never the result. `scratch` is a folder for what does not fit in memory.
+    """
 
     def __init__(self, scratch: Path, *, threads: int):
-        options = {"threads": str(threads), "memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch / "spill"),
-                   "autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}  # fmt: skip
-        self.connection = duckdb.connect(config=options)
+        self._options = {"threads": str(threads), "memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch / "spill"),
+                         "autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}  # fmt: skip
+        self.connection: duckdb.DuckDBPyConnection | None = None
+
+    def open(self) -> None:
+        """Takes tens of milliseconds, without the interpreter's lock."""
+        self.connection = duckdb.connect(config=self._options)
         self.connection.execute("SET GLOBAL TimeZone = 'UTC'")
         for name in SCHEMAS:
             if name != "raw_memory":  # samples are never kept whole
                 self.connection.execute(definition(name))
 
-    def close(self) -> None:
-        self.connection.close()
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.connection is not None:
+            self.connection.close()
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Another connection to the same tables, for another thread."""
@@ -45,10 +60,13 @@ class Database:
             self.connection.execute(f"INSERT INTO {name} FROM arrow_rows")
             self.connection.unregister("arrow_rows")
 
-    def run_final(self) -> None:
-        for step in FINAL_STEPS:
-            self.connection.execute(f"CREATE TABLE {step.removeprefix('_')} AS {sql(step)}")
+    def run(self, steps: Iterable[str]) -> None:
+        """Make the tables of these steps, in order; callable in any thread."""
+        with self.cursor() as connection:
+            for step in steps:
+                connection.execute(f"CREATE TABLE {step.removeprefix('_')} AS {sql(step)}")
 
     def rows(self, name: str) -> Iterator[tuple]:
-        """The rows of sql/<name>.sql."""
-        yield from self.connection.execute(sql(name)).fetchall()
+        """The rows of sql/<name>.sql; callable in any thread."""
+        with self.cursor() as connection:
+            yield from connection.execute(sql(name)).fetchall()

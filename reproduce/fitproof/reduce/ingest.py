@@ -24,9 +24,9 @@ from .samples import parse_samples
 from .tables import to_arrow
 from .thinning import thin
 
-BATCH_BYTES = 16 << 20  # of memory.csv and events.jsonl: some 300,000 samples
+BATCH_BYTES = 4 << 20  # of memory.csv and events.jsonl: some 80,000 samples, which processor caches hold
 BATCH_ATTEMPTS = 1000
-DOCUMENTS = 1000  # attempts whose documents are loaded at a time: every load of a table has a price of its own
+DOCUMENTS = 300  # attempts whose documents are loaded at a time: every load of a table has a price of its own
 ARCHIVE_SUFFIX = ".tar.zst"
 _SLOT = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _ATTEMPT = re.compile(r"attempt-([1-9][0-9]{0,5})", re.ASCII)
@@ -48,12 +48,12 @@ class Ingest:
     """Loads archives one after the other. Call `archive` for each, then `finish`."""
 
     def __init__(self, db: Database, loader: ThreadPoolExecutor):
-        self.db = db
+        self._db = db
         self.book = SettingsBook()
         self._batch = Batch()
         # One thread, so that batches stay in order: the only one that uses the database until `finish`.
         self._loader = loader
-        self._loading: deque[Future] = deque()
+        self._loading: deque[Future] = deque([loader.submit(db.open)])
         self._next_key = 0
         self._claims: dict[tuple, str] = {}
 
@@ -96,7 +96,7 @@ class Ingest:
         """Load what still waits."""
         self._flush(documents=True)
         self._wait(0)
-        self.db.insert("raw_settings", to_arrow("raw_settings", self.book.rows()))
+        self._db.insert("raw_settings", to_arrow("raw_settings", self.book.rows()))
 
     def _close(self, folder: Folder | None, panels: dict[str, Panel]) -> None:
         if folder is None:
@@ -126,7 +126,7 @@ class Ingest:
         if not documents:
             batch.tables, self._batch.tables = {}, batch.tables
         self._wait(1)  # so that three batches at most are in memory: being read, waiting and being loaded
-        self._loading.append(self._loader.submit(_load, self.db, batch))
+        self._loading.append(self._loader.submit(_load, self._db, batch))
 
     def _wait(self, left: int) -> None:
         """Until at most `left` batches are under way."""
@@ -149,15 +149,21 @@ def _load(db: Database, batch: Batch) -> None:
     db.insert("core_thinned", thinned)
 
 
-def _check_events(db: Database) -> None:
-    """Events across lines: the clock, and stages one after the other."""
+def check_events(db: Database) -> None:
+    """Events across lines: the clock, and stages one after the other. Raises EvidenceError for the first bad line."""
     for archive, panel, slot_id, number, line, found, expected in db.rows("_check_events"):
         member = f"{panel}/{slot_id}/attempt-{number}/events.jsonl"
         raise EvidenceError(f"{archive}{ARCHIVE_SUFFIX}: {member} line {line}", found=found, expected=expected)
 
 
-def ingest(db: Database, archives: Iterable[ArchiveFile], progress: Callable[[int, int], None] | None = None) -> None:
-    """Load archives in the order of their names, whatever the order given. `progress(done, total)` counts them."""
+def ingest(
+    db: Database, archives: Iterable[ArchiveFile], progress: Callable[[int, int], None] | None = None
+) -> None:
+    """Open `db` and load archives in the order of their names, whatever the order given.
+
+    What only several lines of a trace show is checked by `check_events`, once all is loaded. `progress(done, total)`
+    counts archives.
+    """
     ordered = sorted(archives, key=lambda a: a.path.name)
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="load") as loader:
         work = Ingest(db, loader)
@@ -166,4 +172,3 @@ def ingest(db: Database, archives: Iterable[ArchiveFile], progress: Callable[[in
             if progress is not None:
                 progress(done, len(ordered))
         work.finish()
-    _check_events(db)

@@ -1,8 +1,8 @@
 """memory.csv of many attempts at once, into one Arrow table.
 
-The header is compared byte for byte. Without its digits every row is ',,,': one comparison proves that all rows have
-four fields of digits only, so negative, fractional, quoted and missing fields cannot pass. Only a file that is known to
-be bad is read line by line, to say where.
+The header is compared byte for byte. Without its digits every row is ',,,': one comparison proves that all rows of a
+file have four fields of digits only, so negative, fractional, quoted and missing fields cannot pass. Only a file that
+is known to be bad is read line by line, to say where.
 """
 
 import re
@@ -20,6 +20,7 @@ from .tables import SCHEMAS, run_lengths
 
 HEADER = MEMORY_CSV_HEADER.encode() + b"\n"
 _DIGITS = b"0123456789"
+_SHAPE = b",,,\n"  # of a row without its digits
 _ROW = re.compile(rb"[0-9]+,[0-9]+,[0-9]+,[0-9]*")
 _SCHEMA = SCHEMAS["raw_memory"]
 _TYPES = {name: pa.int64() for name in MEMORY_CSV_HEADER.split(",")}
@@ -37,11 +38,12 @@ class Lines:
 
 def parse_samples(files: list[Lines]) -> pa.Table:
     """Rows of raw_memory; `sample` counts the rows of each file from 0. Raises EvidenceError for malformed files."""
-    bodies = [_body(file) for file in files]
-    counts = [file.data.count(b"\n") - 1 if body else 0 for file, body in zip(files, bodies, strict=True)]
+    bodies, counts = [], []
+    for file in files:
+        data = whole_lines(file.data, file.where, may_be_torn=file.may_be_torn)
+        counts.append(_count(data, file))
+        bodies.append(memoryview(data)[len(HEADER) :])
     joined = b"".join(bodies)
-    if joined.translate(None, _DIGITS) != b",,,\n" * sum(counts):
-        _explain(files, bodies)
     if not joined:
         return _SCHEMA.empty_table()
     try:
@@ -52,9 +54,9 @@ def parse_samples(files: list[Lines]) -> pa.Table:
             convert_options=pa.csv.ConvertOptions(column_types=_TYPES),
         )
     except pa.ArrowInvalid as error:
-        _explain(files, bodies, str(error))
+        _explain(files, str(error))
     if any(rows.column(name).null_count for name in ("t_ns", "device_index", "device_used_bytes")):
-        _explain(files, bodies)
+        _explain(files)
     keys = run_lengths([file.attempt_key for file in files], counts)
     _check_clock(files, counts, keys, rows["t_ns"].combine_chunks())
     begins = run_lengths(list(accumulate([0, *counts[:-1]])), counts)
@@ -85,21 +87,29 @@ def _neighbours(values: pa.Array, last: int) -> tuple[pa.Array, pa.Array]:
     return values.slice(0, last), values.slice(1, last)
 
 
-def _body(file: Lines) -> memoryview:
-    """The whole lines after the header, not copied."""
-    data = whole_lines(file.data, file.where, may_be_torn=file.may_be_torn)
-    if data.startswith(HEADER):
-        return memoryview(data)[len(HEADER) :]
+def _count(data: bytes, file: Lines) -> int:
+    """Rows of a file whose bytes are the header and rows of four fields of digits; raises EvidenceError for others."""
     if not data and file.may_be_torn:
-        return memoryview(b"")
-    first = data.split(b"\n", 1)[0]
-    raise EvidenceError(f"{file.where} line 1", found=repr(first[:200]), expected=f"the header {MEMORY_CSV_HEADER}")
+        return 0
+    shape = data.translate(None, _DIGITS)  # the header has none
+    count = (len(shape) - len(HEADER)) // len(_SHAPE)
+    if not (data.startswith(HEADER) and shape == HEADER + _SHAPE * count):
+        _explain([file])
+    return count
 
 
-def _explain(files: list[Lines], bodies: list[memoryview], error: str = "") -> None:
+def _explain(files: list[Lines], error: str = "") -> None:
     """Raise the EvidenceError that names the first bad row."""
-    for file, body in zip(files, bodies, strict=True):
-        for number, row in enumerate(bytes(body).split(b"\n")[:-1], start=2):
+    for file in files:
+        data = whole_lines(file.data, file.where, may_be_torn=file.may_be_torn)
+        if not data and file.may_be_torn:
+            continue
+        header, *rows = data.split(b"\n")[:-1] or [b""]
+        if not data.startswith(HEADER):
+            raise EvidenceError(
+                f"{file.where} line 1", found=repr(header[:200]), expected=f"the header {MEMORY_CSV_HEADER}"
+            )
+        for number, row in enumerate(rows, start=2):
             fits = _ROW.fullmatch(row) and all(int(v) < 2**63 for v in row.split(b",") if v)
             if not fits:
                 raise EvidenceError(
