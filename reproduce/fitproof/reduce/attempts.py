@@ -11,7 +11,6 @@ from .thinning import Trace
 
 WEIGHTS = ("random", "pretrained")
 DEVICE_KINDS = ("cuda", "rocm", "cpu")
-ELIGIBLE = ("completed", "memory_failure")
 DOCUMENT_TABLES = ("raw_slots", "raw_attempts", "raw_trials", "raw_environments", "raw_results")
 ENDED = tuple(s for s in records.STATUSES if s != "interrupted")
 # What a finished measurement must have left behind; a killed attempt may lack any of it.
@@ -81,8 +80,7 @@ class Batch:
         for name, table in (("trial", "raw_trials"), ("environment", "raw_environments"), ("result", "raw_results")):
             if f"{name}.json" in documents:
                 self.tables[table].append({"attempt_key": key, **documents[f"{name}.json"]})
-        is_eligible = result is not None and result["status"] in ELIGIBLE
-        self.traces.append(Trace(key, is_eligible, trial["device_kind"] == "cpu", trial["baseline_used_bytes"]))
+        self.traces.append(Trace(key, trial["device_kind"] == "cpu", trial["baseline_used_bytes"]))
         may_be_torn = result is None or result["signal"] is not None or result["failure_class"] == "timeout"
         for name, lines in (("events.jsonl", self.events), ("memory.csv", self.memory)):
             if name in folder.files:

@@ -19,6 +19,7 @@ from .documents import whole_lines
 from .tables import SCHEMAS, run_lengths
 
 HEADER = MEMORY_CSV_HEADER.encode() + b"\n"
+BLOCK_BYTES = 1 << 23  # a usual batch is one chunk
 _DIGITS = b"0123456789"
 _SHAPE = b",,,\n"  # of a row without its digits
 _ROW = re.compile(rb"[0-9]+,[0-9]+,[0-9]+,[0-9]*")
@@ -49,7 +50,7 @@ def parse_samples(files: list[Lines]) -> pa.Table:
     try:
         rows = pa.csv.read_csv(
             pa.BufferReader(joined),
-            read_options=pa.csv.ReadOptions(column_names=list(_TYPES), use_threads=False, block_size=1 << 20),
+            read_options=pa.csv.ReadOptions(column_names=list(_TYPES), use_threads=False, block_size=BLOCK_BYTES),
             parse_options=pa.csv.ParseOptions(quote_char=False, ignore_empty_lines=False),
             convert_options=pa.csv.ConvertOptions(column_types=_TYPES),
         )
@@ -57,8 +58,9 @@ def parse_samples(files: list[Lines]) -> pa.Table:
         _explain(files, str(error))
     if any(rows.column(name).null_count for name in ("t_ns", "device_index", "device_used_bytes")):
         _explain(files)
+    rows = rows.combine_chunks()
     keys = run_lengths([file.attempt_key for file in files], counts)
-    _check_clock(files, counts, keys, rows["t_ns"].combine_chunks())
+    _check_clock(files, counts, keys, rows["t_ns"].chunk(0))
     begins = run_lengths(list(accumulate([0, *counts[:-1]])), counts)
     numbers = pc.subtract(pc.cumulative_sum(run_lengths([1], [len(keys)])), pc.add(begins, 1))
     return pa.Table.from_arrays([keys, numbers, *rows.columns], schema=_SCHEMA)

@@ -95,16 +95,11 @@ def to_arrow(name: str, rows: list[dict]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def run_lengths(keys: list[int], counts: list[int]) -> pa.Array:
-    """keys[i] repeated counts[i] times, as int64."""
-    pairs = [(key, count) for key, count in zip(keys, counts, strict=True) if count]
-    ends, total = [], 0
-    for _, count in pairs:
-        total += count
-        ends.append(total)
-    if not pairs:
+def run_lengths(values: list[int | None] | pa.Array, counts: list[int] | pa.Array) -> pa.Array:
+    """values[i] repeated counts[i] times, as int64."""
+    values, counts = pa.array(values, type=pa.int64()), pa.array(counts, type=pa.int64())
+    some = pc.greater(counts, 0)
+    ends = pc.cumulative_sum(counts.filter(some))
+    if not len(ends):
         return pa.array([], type=pa.int64())
-    encoded = pa.RunEndEncodedArray.from_arrays(
-        pa.array(ends, type=pa.int64()), pa.array([key for key, _ in pairs], type=pa.int64())
-    )
-    return pc.run_end_decode(encoded)
+    return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, values.filter(some)))

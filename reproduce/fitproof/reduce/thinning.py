@@ -27,93 +27,96 @@ class Trace:
     """What the samples of an attempt need to know of it."""
 
     attempt_key: int
-    is_eligible: bool
     is_cpu: bool
     baseline_used_bytes: int | None
     """The monitor's reading before the child; a CPU trial states its own in a fact."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Intervals:
-    """Intervals with at least one sample, in order of the samples: a list per column."""
+    """Intervals with at least one sample, in order of the samples; columns of int64."""
 
-    lengths: list[int]
+    keys: pa.Array
+    numbers: pa.Array
+    lengths: pa.Array
     """Samples."""
-    keys: list[int]
-    numbers: list[int]
-    openers: list[int | None]
-    """Row among the boundaries; None for interval 0."""
-    begins: list[int]
-    firsts: list[int]
+    openers: pa.Array
+    """Row among the boundaries; null for interval 0."""
+    begins: pa.Array
+    firsts: pa.Array
     """Time of the trace's first sample, its zero."""
 
 
 def thin(samples: pa.Table, events: pa.Table, traces: list[Trace]) -> tuple[pa.Table, pa.Table]:
-    """Rows of core_interval_peaks and core_thinned, for eligible attempts.
+    """Rows of core_interval_peaks and core_thinned.
 
-    `samples`: rows of raw_memory, sorted by attempt and time. `events`: rows of raw_events; those of one attempt in
-    order, facts anywhere. An attempt's samples are read against its own events only. A clock that runs backwards in
-    the events gives rows without meaning and no error: the check of the events refuses it later.
+    `samples`: rows of raw_memory, sorted by attempt and time. `events`: rows of raw_events; boundaries of one attempt
+    stand together, in order. A clock that runs backwards in the events gives rows without meaning and no error: the
+    check of the events refuses it later.
     """
-    samples = samples.combine_chunks()
-    column = {name: _array(samples, name) for name in samples.column_names}
     if not samples.num_rows:
         return SCHEMAS["core_interval_peaks"].empty_table(), SCHEMAS["core_thinned"].empty_table()
-    boundaries = events.filter(pc.is_in(events["event"], pa.array(BOUNDARIES))).combine_chunks()
+    column = {name: _array(samples, name) for name in samples.column_names}
+    boundaries = events.select(["attempt_key", "event", "stage", "step", "t_ns"])
+    boundaries = boundaries.filter(pc.is_in(events["event"], pa.array(BOUNDARIES)))
     intervals = _intervals(column["attempt_key"], column["t_ns"], boundaries)
-    number = run_lengths(list(range(len(intervals.lengths))), intervals.lengths)  # of a sample's interval in the batch
+    ends = pc.cumulative_sum(intervals.lengths)
     device, process = _device_used(column, events, traces), column["process_used_bytes"]
+    number = run_lengths(_count(len(ends)), intervals.lengths)  # of a sample's interval, counted through the batch
     begins = run_lengths(intervals.begins, intervals.lengths)
     bucket = pc.divide(pc.subtract(column["t_ns"], begins), BUCKET_NS)
     is_new = pc.or_(_differs(number), _differs(bucket))
-    group = pc.cumulative_sum(is_new.cast(pa.int64()))
+    group = pc.subtract(pc.cumulative_sum(is_new.cast(pa.int64())), 1)
     opens = pc.indices_nonzero(is_new)
     peaks = _largest(group, device, process)
-    keep = [opens, pc.subtract(pc.cumulative_sum(_ints(intervals.lengths)), 1).cast(pa.uint64())]
-    for values, name in ((device, "device_max"), (process, "process_max")):
-        keep.append(_first_of(group, pc.indices_nonzero(pc.equal(values, _array(peaks, name).take(pc.subtract(group, 1))))))
-    kept = pc.unique(pa.concat_arrays(keep))
-    stage, step = _stages(boundaries, intervals)
+    at_peaks = [_first_of(group, pc.indices_nonzero(pc.equal(values, largest.take(group))))
+                for values, largest in ((device, peaks[0]), (process, peaks[1]))]  # fmt: skip
+    kept = pa.concat_arrays([opens, pc.subtract(ends, 1).cast(pa.uint64()), *at_peaks])
+    kept = kept.take(pc.array_sort_indices(kept))
+    kept = kept.filter(_differs(kept))
     of_kept = number.take(kept)
-    keys = _ints(intervals.keys)
-    elapsed = pc.subtract(column["t_ns"].take(kept), _ints(intervals.firsts).take(of_kept))
+    stage, step = _stages(boundaries, intervals)
+    elapsed = pc.subtract(column["t_ns"].take(kept), intervals.firsts.take(of_kept))
     thinned = pa.Table.from_arrays(
-        [keys.take(of_kept), column["sample"].take(kept), elapsed, stage.take(of_kept), step.take(of_kept),
-         _ints(intervals.numbers).take(of_kept), column["device_index"].take(kept), device.take(kept),
-         process.take(kept)],
+        [intervals.keys.take(of_kept), column["sample"].take(kept), elapsed, stage.take(of_kept), step.take(of_kept),
+         intervals.numbers.take(of_kept), column["device_index"].take(kept), device.take(kept), process.take(kept)],
         schema=SCHEMAS["core_thinned"],
     )  # fmt: skip
-    eligible = pa.array([trace.attempt_key for trace in traces if trace.is_eligible], type=pa.int64())
-    tables = _interval_peaks(intervals, number, opens, peaks, column), thinned
-    return tuple(table.filter(pc.is_in(table["attempt_key"], eligible)) for table in tables)
+    first = _first_of(number, pc.indices_nonzero(pc.is_valid(process)))
+    first = first.take(pc.index_in(_count(len(ends)), number.take(first)))  # null where an interval has none
+    times = column["t_ns"]
+    interval_peaks = pa.Table.from_arrays(
+        [intervals.keys, intervals.numbers, *_largest(number.take(opens), *peaks), intervals.lengths,
+         times.take(pc.subtract(ends, 1)), times.take(first), process.take(first)],
+        schema=SCHEMAS["core_interval_peaks"],
+    )  # fmt: skip
+    return interval_peaks, thinned
 
 
 def _intervals(keys: pa.Array, times: pa.Array, boundaries: pa.Table) -> _Intervals:
-    found = _Intervals([], [], [], [], [], [])
     t_ns = memoryview(times.buffers()[1]).cast("q")[times.offset : times.offset + len(times)]
-    begin_ns = boundaries["t_ns"].to_pylist()
-    rows_of = _runs(boundaries["attempt_key"])
-    for key, (low, high) in _runs(keys).items():
-        at, opener, begin = low, None, t_ns[low]
+    boundary_ns = boundaries["t_ns"].to_pylist()
+    runs, rows_of = _runs(keys), _runs(_array(boundaries, "attempt_key"))
+    begins, starts, openers, numbers, counts = [], [], [], [], []
+    for key, (low, high) in runs.items():
         rows = range(*rows_of.get(key, (0, 0)))
-        for number, row in enumerate([*rows, None]):
-            end = bisect_left(t_ns, begin_ns[row], at, high) if row is not None else high
-            if end > at:
-                found.lengths.append(end - at)
-                found.keys.append(key)
-                found.numbers.append(number)
-                found.openers.append(opener)
-                found.begins.append(begin)
-                found.firsts.append(t_ns[low])
-            if row is not None:
-                at, opener, begin = end, row, begin_ns[row]
-    return found
+        own = boundary_ns[rows.start : rows.stop]
+        begins.append(t_ns[low])
+        begins += own
+        starts.append(low)
+        starts += [bisect_left(t_ns, ns, low, high) for ns in own]
+        openers += [None, *rows]
+        numbers += range(len(own) + 1)
+        counts.append(len(own) + 1)
+    starts = _ints([*starts, len(t_ns)])
+    lengths = pc.subtract(starts.slice(1), starts.slice(0, len(begins)))
+    firsts = run_lengths([t_ns[low] for low, _ in runs.values()], counts)
+    columns = (run_lengths(list(runs), counts), _ints(numbers), lengths, _ints(openers), _ints(begins), firsts)
+    return _Intervals(*(column.filter(pc.greater(lengths, 0)) for column in columns))
 
 
-def _runs(keys: pa.Array | pa.ChunkedArray) -> dict[int, tuple[int, int]]:
+def _runs(keys: pa.Array) -> dict[int, tuple[int, int]]:
     """Key -> its first row and the row after its last; equal keys are neighbours."""
-    if isinstance(keys, pa.ChunkedArray):
-        keys = keys.combine_chunks()
     encoded = pc.run_end_encode(keys, run_end_type=pa.int64())
     ends = encoded.run_ends.to_pylist()
     return dict(zip(encoded.values.to_pylist(), zip([0, *ends], ends, strict=False), strict=True))
@@ -140,37 +143,19 @@ def _stated_baselines(events: pa.Table, keys: set[int]) -> dict[int, int]:
     return {key: value for key, _, value in sorted(rows, reverse=True) if key in keys and value is not None}
 
 
-def _interval_peaks(
-    intervals: _Intervals, number: pa.Array, opens: pa.Array, peaks: pa.Table, column: dict[str, pa.Array]
-) -> pa.Table:
-    """Rows of core_interval_peaks. `opens`: the first row of each bucket, `peaks`: its maxima."""
-    largest = _largest(number.take(opens), _array(peaks, "device_max"), _array(peaks, "process_max"))
-    lasts = pc.subtract(pc.cumulative_sum(_ints(intervals.lengths)), 1)
-    known = pc.indices_nonzero(pc.is_valid(column["process_used_bytes"]))
-    first = _first_of(number, known)
-    every = pa.array(range(len(intervals.lengths)), type=pa.int64())
-    first = first.take(pc.index_in(every, number.take(first)))  # null where an interval has none
-    return pa.Table.from_arrays(
-        [_ints(intervals.keys), _ints(intervals.numbers), _array(largest, "device_max"),
-         _array(largest, "process_max"), _ints(intervals.lengths), column["t_ns"].take(lasts),
-         column["t_ns"].take(first), column["process_used_bytes"].take(first)],
-        schema=SCHEMAS["core_interval_peaks"],
-    )  # fmt: skip
-
-
 def _stages(boundaries: pa.Table, intervals: _Intervals) -> tuple[pa.Array, pa.Array]:
     """Stage and step of each interval; null unless a stage begin opens it."""
-    openers = _ints(intervals.openers)
-    opened = pc.equal(_array(boundaries, "event"), "stage_begin")
-    return tuple(
-        pc.if_else(opened, _array(boundaries, name), None).take(openers) for name in ("stage", "step")
-    )
+    is_begin = pc.equal(_array(boundaries, "event"), "stage_begin")
+    of_opener = [pc.if_else(is_begin, _array(boundaries, name), None) for name in ("stage", "step")]
+    return tuple(values.take(intervals.openers) for values in of_opener)
 
 
-def _largest(group: pa.Array, device: pa.Array, process: pa.Array) -> pa.Table:
-    """Columns device_max and process_max, one row a group in order of appearance; null where all values are."""
-    table = pa.table({"group": group, "device": device, "process": process})
-    return table.group_by("group", use_threads=False).aggregate([("device", "max"), ("process", "max")])
+def _largest(group: pa.Array, *columns: pa.Array) -> list[pa.Array]:
+    """Largest value of each group in each column, groups in order of appearance; null where all values are."""
+    names = [str(n) for n in range(len(columns))]
+    table = pa.Table.from_arrays([group, *columns], names=["group", *names])
+    found = table.group_by("group", use_threads=False).aggregate([(name, "max") for name in names])
+    return [_array(found, f"{name}_max") for name in names]
 
 
 def _first_of(group: pa.Array, rows: pa.Array) -> pa.Array:
@@ -189,7 +174,12 @@ def _ints(values: list[int | None]) -> pa.Array:
     return pa.array(values, type=pa.int64())
 
 
+def _count(length: int) -> pa.Array:
+    """0, 1, ... as int64."""
+    return _ints(range(length))
+
+
 def _array(table: pa.Table, name: str) -> pa.Array:
-    """One column without chunks."""
-    column = table[name].combine_chunks()
-    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+    """One column without chunks; copied only if it has several."""
+    column = table[name]
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
