@@ -31,8 +31,13 @@ class Database:
     """
 
     def __init__(self, scratch: Path, *, threads: int):
-        self._options = {"threads": str(threads), "memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch / "spill"),
-                         "autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}  # fmt: skip
+        self._options = {
+            "threads": str(threads),
+            "memory_limit": MEMORY_LIMIT,
+            "temp_directory": str(scratch / "spill"),
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+        }
         self.connection: duckdb.DuckDBPyConnection | None = None
 
     def open(self) -> None:

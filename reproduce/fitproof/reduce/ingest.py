@@ -156,9 +156,7 @@ def check_events(db: Database) -> None:
         raise EvidenceError(f"{archive}{ARCHIVE_SUFFIX}: {member} line {line}", found=found, expected=expected)
 
 
-def ingest(
-    db: Database, archives: Iterable[ArchiveFile], progress: Callable[[int, int], None] | None = None
-) -> None:
+def ingest(db: Database, archives: Iterable[ArchiveFile], progress: Callable[[int, int], None] | None = None) -> None:
     """Open `db` and load archives in the order of their names, whatever the order given.
 
     What only several lines of a trace show is checked by `check_events`, once all is loaded. `progress(done, total)`

@@ -1,9 +1,9 @@
 """Samples of a batch put into stage intervals and thinned, before they reach DuckDB.
 
-An interval lasts from one stage begin, stage end or failure to the next. Interval 0 is the stretch from the first sample
-to the first of them; interval k begins at the k-th. Only an interval that a stage begin opens has a stage: what lies
-between stages and after a failure has none. Of every interval and 100 ms bucket the first sample, the earliest maximum
-of device used and the earliest maximum of process used are kept, and of every interval the last sample.
+An interval lasts from one stage begin, stage end or failure to the next. Interval 0 is the stretch from the first
+sample to the first of them; interval k begins at the k-th. Only an interval that a stage begin opens has a stage: what
+lies between stages and after a failure has none. Of every interval and 100 ms bucket the first sample, the earliest
+maximum of device used and the earliest maximum of process used are kept, and of every interval the last sample.
 
 Samples come sorted by attempt and time, so that intervals and buckets are runs of rows: their ends are found by
 bisection and everything else is Arrow's vector arithmetic on whole columns. In SQL the same takes a range join and a
@@ -108,7 +108,7 @@ def _intervals(keys: pa.Array, times: pa.Array, boundaries: pa.Table) -> _Interv
         openers += [None, *rows]
         numbers += range(len(own) + 1)
         counts.append(len(own) + 1)
-    starts = _ints([*starts, len(t_ns)])
+    starts = pc.cumulative_max(_ints([*starts, len(t_ns)]))  # ascending even where the events' clock runs backwards
     lengths = pc.subtract(starts.slice(1), starts.slice(0, len(begins)))
     firsts = run_lengths([t_ns[low] for low, _ in runs.values()], counts)
     columns = (run_lengths(list(runs), counts), _ints(numbers), lengths, _ints(openers), _ints(begins), firsts)
