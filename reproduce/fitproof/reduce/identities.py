@@ -99,13 +99,14 @@ def stack_of(trial: dict) -> Stack:
     return Stack(trial["device"], trial["device_kind"], major_minor(trial["torch"]), major_minor(trial["transformers"]))
 
 
-def slot_id(panel: str, known: Known, seed: int) -> str:
-    """16 hex digits over the canonical JSON of panel, seed and settings."""
-    return sha256_hex(b'{"panel":%b,"seed":%d,"settings":%b}' % (canonical_json(panel), seed, known.identity))[:16]
+def slot_id(panel: bytes, known: Known, seed: int) -> str:
+    """16 hex digits over the canonical JSON of panel, seed and settings. `panel` is its name as canonical JSON."""
+    return sha256_hex(b'{"panel":%b,"seed":%d,"settings":%b}' % (panel, seed, known.identity))[:16]
 
 
 def plan_digest(plan: dict, settings: list[Known], where: str) -> str:
-    """SHA-256 of the canonical JSON of a plan without its digest. `settings` are those of its slots, in order.
+    """SHA-256 of the canonical JSON of a plan without its digest. `settings` are those of its slots, in order, whose
+    slot ids are known to be hex digits.
 
     The text is put together from parts that are canonical already: 'slots' is the last key, and a slot's keys ascend.
     """
@@ -114,6 +115,6 @@ def plan_digest(plan: dict, settings: list[Known], where: str) -> str:
     for slot, known in zip(plan["slots"], settings, strict=True):
         if max(slot["seed"], slot["estimate_seconds"]) > MAX_EXACT_INTEGER:
             raise EvidenceError(where, found="an integer above 2^53", expected="numbers that canonical JSON can hold")
-        numbers = (slot["estimate_seconds"], slot["seed"], known.canonical, canonical_json(slot["slot_id"]))
-        parts.append(b'{"estimate_seconds":%d,"seed":%d,"settings":%b,"slot_id":%b}' % numbers)
+        numbers = (slot["estimate_seconds"], slot["seed"], known.canonical, slot["slot_id"].encode())
+        parts.append(b'{"estimate_seconds":%d,"seed":%d,"settings":%b,"slot_id":"%b"}' % numbers)
     return sha256_hex(head[:-1] + b',"slots":[' + b",".join(parts) + b"]}")

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from ..errors import EvidenceError
 from ..schema import records
+from ..schema.canonical import canonical_json
 from .attempts import Attempt
 from .documents import checked, one_of, strict_json, utc_text, whole_lines
 from .identities import Known, SettingsBook, Stack, plan_digest, slot_id
@@ -73,11 +74,12 @@ def _read_plan(data: bytes, panel: str, where: str, book: SettingsBook) -> tuple
     if plan["panel"] != panel:
         raise EvidenceError(where, found=f"panel {plan['panel']!r}", expected=f"{panel!r}, as its path")
     slots: dict[str, tuple[dict, Known]] = {}
+    name = canonical_json(panel)
     for number, slot in enumerate(plan["slots"], start=1):
         place = f"{where} slot {number}"
         checked(slot, records.SLOT, place)
         known = book.look_up(slot["settings"], place)
-        expected = slot_id(panel, known, slot["seed"])
+        expected = slot_id(name, known, slot["seed"])
         if slot["slot_id"] != expected or expected in slots:
             found = f"slot_id {slot['slot_id']}" + (" twice" if expected in slots else "")
             raise EvidenceError(
