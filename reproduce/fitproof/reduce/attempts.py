@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from ..errors import EvidenceError
 from ..schema import records
-from .documents import checked, one_of, strict_json, utc_text
+from .documents import RecordError, checked, one_of, strict_json, utc_text
 from .identities import Known, SettingsBook, Stack, stack_of
 from .samples import Lines
 from .thinning import Trace
@@ -71,9 +70,7 @@ class Batch:
         if "trial.json" not in documents:
             present = sorted(set(folder.files) - {"stdout.log", "stderr.log"})
             if present:
-                raise EvidenceError(
-                    folder.where, found=f"{', '.join(present)} but no trial.json", expected="trial.json"
-                )
+                raise RecordError(folder.where, found=f"{', '.join(present)} but no trial.json", expected="trial.json")
             return None
         trial = documents["trial.json"]
         known = _check_trial(trial, folder, book)
@@ -102,16 +99,14 @@ def _check_trial(trial: dict, folder: Folder, book: SettingsBook) -> Known:
     utc_text(trial, "created_at", where)
     for name in ("panel", "slot_id", "attempt"):
         if trial[name] != getattr(folder, name):
-            raise EvidenceError(
+            raise RecordError(
                 where, found=f"{name} {trial[name]!r}", expected=f"{getattr(folder, name)!r}, as its path"
             )
     known = book.look_up(trial["settings"], where)
     ids = {"settings_id": known.settings_id, "configuration_id": book.configuration_id(known, stack_of(trial))}
     for name, expected in ids.items():
         if trial[name] != expected:
-            raise EvidenceError(
-                where, found=f"{name} {trial[name]}", expected=f"{expected}, recomputed from its fields"
-            )
+            raise RecordError(where, found=f"{name} {trial[name]}", expected=f"{expected}, recomputed from its fields")
     return known
 
 
@@ -128,7 +123,7 @@ def _check_result(result: dict, folder: Folder) -> None:
     }
     if not wanted[result["status"]]:
         found = f"status {result['status']} with failure_class {result['failure_class']}"
-        raise EvidenceError(where, found=found, expected="device_memory for memory_failure only, null for completed")
+        raise RecordError(where, found=found, expected="device_memory for memory_failure only, null for completed")
     missing = [name for name in ("trial.json", *OF_COMPLETED) if name not in folder.files]
     if result["status"] == "completed" and missing:
-        raise EvidenceError(folder.where, found=f"completed without {', '.join(missing)}", expected="the whole record")
+        raise RecordError(folder.where, found=f"completed without {', '.join(missing)}", expected="the whole record")

@@ -12,11 +12,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import EvidenceError
 from ..evidence.reader import read_members
 from ..schema.records import ATTEMPT_FILES
 from .attempts import Batch, Folder
 from .database import Database
+from .documents import RecordError
 from .events import parse_events
 from .identities import SettingsBook
 from .panels import Panel, panel_rows
@@ -80,7 +80,7 @@ class Ingest:
                 folder = Folder(f"{name}: {prefix[:-1]}", *place)
                 folder.files[rest[2]] = member.data
             else:
-                raise EvidenceError(
+                raise RecordError(
                     f"{name}: {member.name}", found="a member that is no part of a run directory",
                     expected="<panel>/plan.json, <panel>/ledger.jsonl or <panel>/<slot_id>/attempt-<n>/<file>",
                 )  # fmt: skip
@@ -113,7 +113,7 @@ class Ingest:
         claim = tuple(row[k] for k in ("panel", "campaign", "slot_id", "configuration_id", "attempt_number"))
         other = self._claims.setdefault(claim, name)
         if other != name:
-            raise EvidenceError(
+            raise RecordError(
                 f"{name}: {row['panel']}/{row['slot_id']}/attempt-{row['attempt_number']}",
                 found=f"the attempt that {other} holds already",
                 expected="each attempt of a slot in one archive",
@@ -153,7 +153,7 @@ def check_events(db: Database) -> None:
     """Events across lines: the clock, and stages one after the other. Raises EvidenceError for the first bad line."""
     for archive, panel, slot_id, number, line, found, expected in db.rows("_check_events"):
         member = f"{panel}/{slot_id}/attempt-{number}/events.jsonl"
-        raise EvidenceError(f"{archive}{ARCHIVE_SUFFIX}: {member} line {line}", found=found, expected=expected)
+        raise RecordError(f"{archive}{ARCHIVE_SUFFIX}: {member} line {line}", found=found, expected=expected)
 
 
 def ingest(db: Database, archives: Iterable[ArchiveFile], progress: Callable[[int, int], None] | None = None) -> None:

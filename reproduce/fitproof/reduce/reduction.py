@@ -1,7 +1,6 @@
 """From archives to view files: `reduce_archives` ingests, runs the SQL, writes. Nothing outside `out` is touched."""
 
 import hashlib
-import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from ..schema.view import View
 from ..schema.views import VIEWS
 from .database import FINAL_ROUNDS, STEPS_OF_VIEW, Database
 from .ingest import ArchiveFile, check_events, ingest
+from .scratch import scratch_folder
 from .writer import write_view
 
 WORKERS = 2  # steps of the SQL, and then views, that are made at the same time
@@ -40,8 +40,8 @@ def reduce_archives(
     """
     archives = list(archives)
     with (
-        tempfile.TemporaryDirectory(prefix="fitproof-") as scratch,
-        Database(Path(scratch), threads=threads or 1) as db,
+        scratch_folder() as scratch,
+        Database(scratch, threads=threads or 1) as db,
         ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="reduce") as pool,
     ):
         ingest(db, archives, progress)

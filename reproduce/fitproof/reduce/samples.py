@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from ..errors import EvidenceError
 from ..schema.records import MEMORY_CSV_HEADER
-from .documents import whole_lines
+from .documents import RecordError, whole_lines
 from .tables import SCHEMAS, run_lengths
 
 HEADER = MEMORY_CSV_HEADER.encode() + b"\n"
@@ -76,7 +75,7 @@ def _check_clock(files: list[Lines], counts: list[int], keys: pa.Array, times: p
         return
     for file, count in zip(files, counts, strict=True):
         if at < count:
-            raise EvidenceError(
+            raise RecordError(
                 f"{file.where} line {at + 3}",  # the header is line 1, and the row after the pair's first is meant
                 found="a clock that runs backwards",
                 expected="t_ns at or after the line before",
@@ -101,22 +100,22 @@ def _count(data: bytes, file: Lines) -> int:
 
 
 def _explain(files: list[Lines], error: str = "") -> None:
-    """Raise the EvidenceError that names the first bad row."""
+    """Raise the RecordError that names the first bad row."""
     for file in files:
         data = whole_lines(file.data, file.where, may_be_torn=file.may_be_torn)
         if not data and file.may_be_torn:
             continue
         header, *rows = data.split(b"\n")[:-1] or [b""]
         if not data.startswith(HEADER):
-            raise EvidenceError(
+            raise RecordError(
                 f"{file.where} line 1", found=repr(header[:200]), expected=f"the header {MEMORY_CSV_HEADER}"
             )
         for number, row in enumerate(rows, start=2):
             fits = _ROW.fullmatch(row) and all(int(v) < 2**63 for v in row.split(b",") if v)
             if not fits:
-                raise EvidenceError(
+                raise RecordError(
                     f"{file.where} line {number}",
                     found=repr(row[:200]),
                     expected=f"{MEMORY_CSV_HEADER} as digits that fit 64 bits; only the last may be empty",
                 )
-    raise EvidenceError(files[0].where, found=error or "rows that do not parse", expected=MEMORY_CSV_HEADER)
+    raise RecordError(files[0].where, found=error or "rows that do not parse", expected=MEMORY_CSV_HEADER)
