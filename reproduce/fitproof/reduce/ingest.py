@@ -1,8 +1,9 @@
 """Archives into raw tables: streamed, checked record by record and against each other, loaded in bounded batches.
 
-Nothing of an archive is written to disk. Samples are thinned while their batch is in memory; what stays are the raw
-tables of schema/records.py without memory.csv, and the `core_` tables that the SQL of a batch makes. One batch is read
-while the one before it is loaded: reading is Python's work, loading DuckDB's and Arrow's.
+Nothing of an archive is written to disk. Samples are thinned in Arrow while their batch is in memory (thinning.py);
+what stays are the raw tables of schema/records.py without memory.csv, the thinned samples and the peaks of their
+intervals, all in DuckDB, which puts what exceeds its limit into a scratch folder. One batch is read while the one before
+it is parsed and loaded: two threads that need the interpreter about half of their time.
 """
 
 import re
