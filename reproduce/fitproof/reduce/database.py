@@ -17,6 +17,7 @@ FINAL_ROUNDS = (
 )
 STEPS_OF_VIEW = {"configurations": ("_core_configurations",)}  # which no other view needs
 MEMORY_LIMIT = "320MiB"
+INSERT_ROWS = 100_000  # that wait in Arrow, some 8 MB: a statement has a price of its own, and so has a commit
 
 
 def sql(name: str) -> str:
@@ -39,6 +40,7 @@ class Database:
             "autoload_known_extensions": "false",
         }
         self.connection: duckdb.DuckDBPyConnection | None = None
+        self._waiting: dict[str, list[pa.Table]] = {}
 
     def open(self) -> None:
         """Takes tens of milliseconds, without the interpreter's lock."""
@@ -47,6 +49,7 @@ class Database:
         for name in SCHEMAS:
             if name != "raw_memory":  # samples are never kept whole
                 self.connection.execute(definition(name))
+        self.connection.execute("BEGIN TRANSACTION")
 
     def __enter__(self) -> "Database":
         return self
@@ -60,10 +63,23 @@ class Database:
         return self.connection.cursor()
 
     def insert(self, name: str, rows: pa.Table) -> None:
-        if rows.num_rows:
-            self.connection.register("arrow_rows", rows)
-            self.connection.execute(f"INSERT INTO {name} FROM arrow_rows")
-            self.connection.unregister("arrow_rows")
+        """Append rows to a table, some time before `commit` ends. Nobody else sees them before."""
+        self._waiting.setdefault(name, []).append(rows)
+        if sum(table.num_rows for tables in self._waiting.values() for table in tables) > INSERT_ROWS:
+            self._insert_waiting()
+
+    def commit(self) -> None:
+        """End of all inserts."""
+        self._insert_waiting()
+        self.connection.execute("COMMIT")
+
+    def _insert_waiting(self) -> None:
+        for name, tables in self._waiting.items():
+            self._append(name, pa.concat_tables(tables))
+        self._waiting.clear()
+
+    def _append(self, name: str, rows: pa.Table) -> None:
+        self.connection.execute(f"INSERT INTO {name} FROM rows")  # DuckDB finds the argument by its name
 
     def run(self, steps: Iterable[str]) -> None:
         """Make the tables of these steps, in order; callable in any thread."""

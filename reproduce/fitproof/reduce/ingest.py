@@ -27,7 +27,6 @@ from .thinning import thin
 
 BATCH_BYTES = 4 << 20  # of memory.csv and events.jsonl: some 80,000 samples, which processor caches hold
 BATCH_ATTEMPTS = 1000
-DOCUMENTS = 300  # attempts whose documents are loaded at a time: every load of a table has a price of its own
 ARCHIVE_SUFFIX = ".tar.zst"
 _SLOT = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _ATTEMPT = re.compile(r"attempt-([1-9][0-9]{0,5})", re.ASCII)
@@ -95,9 +94,10 @@ class Ingest:
 
     def finish(self) -> None:
         """Load what still waits."""
-        self._flush(documents=True)
+        self._flush()
         self._wait(0)
         self._db.insert("raw_settings", to_arrow("raw_settings", self.book.rows()))
+        self._db.commit()
 
     def _close(self, folder: Folder | None, panels: dict[str, Panel]) -> None:
         if folder is None:
@@ -107,7 +107,7 @@ class Ingest:
         )
         self._next_key += 1
         if self._batch.bytes > BATCH_BYTES or len(self._batch.traces) >= BATCH_ATTEMPTS:
-            self._flush(documents=len(self._batch.tables["raw_trials"]) >= DOCUMENTS)
+            self._flush()
 
     def _claim(self, row: dict, name: str) -> None:
         """A slot attempt belongs to one archive. The same slot on another device or in another campaign is another."""
@@ -121,11 +121,8 @@ class Ingest:
                 hint="keep one of the two archives; a repetition needs a campaign name of its own",
             )
 
-    def _flush(self, *, documents: bool) -> None:
-        """Hand the batch over; its documents may wait for the next."""
+    def _flush(self) -> None:
         batch, self._batch = self._batch, Batch()
-        if not documents:
-            batch.tables, self._batch.tables = {}, batch.tables
         self._wait(1)  # so that three batches at most are in memory: being read, waiting and being loaded
         self._loading.append(self._loader.submit(_load, self._db, batch))
 
