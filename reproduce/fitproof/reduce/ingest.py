@@ -2,8 +2,8 @@
 
 Nothing of an archive is written to disk. Samples are thinned in Arrow while their batch is in memory (thinning.py);
 what stays are the raw tables of schema/records.py without memory.csv, the thinned samples and the peaks of their
-intervals, all in DuckDB, which puts what exceeds its limit into a scratch folder. One batch is read while the one before
-it is parsed and loaded: two threads that need the interpreter about half of their time.
+intervals, all in DuckDB, which puts what exceeds its limit into a scratch folder. One batch is read while the one
+before it is parsed and loaded: two threads that need the interpreter about half of their time.
 """
 
 import re
