@@ -3,13 +3,26 @@
     views = reduce_archives([Path("releases/a.tar.zst"), ...])   # name -> DataFrame
     reduce_to([...], Path("out"))                                # the same, as Parquet files
 
-It is the peer of the reduction benchmark, and a third opinion on the values: a test compares it with the pipeline's
-views. Rows are named by `key` (panel/slot_id/attempt) instead of hashed ids; stacks by their description.
+It is the peer of the reduction benchmark, and a third opinion on the values: a test compares every column of every view
+with the pipeline's. *Plain* means: whole columns through pandas' own operations in their default form, one statement a
+step, on data that is read once; text keys stay text. There is no loop over samples where pandas has an operation, and
+no tuning either: no categories, no NumPy below pandas, no threads, no batches, no other engine. Rows are looped over
+only where pandas has nothing (ids are SHA-256, labels have their own rule), and there are few of these.
+
+It does less than the pipeline: no digest and no record is checked, no content digest is made, memory is not bounded,
+and what the synthetic panels do not have is left out (attempts without trial.json, several campaigns or devices on one
+plan, CPU trials, plans with configurations that never started).
 """
 
+import hashlib
+import json
 from pathlib import Path
 
 import pandas as pd
+from fitproof.schema.models import get_model
+from fitproof.schema.settings import major_minor
+from fitproof.schema.view import View
+from fitproof.schema.views import VIEWS
 
 from benchmarks.pandas_reading import Raw, read_archives
 
@@ -34,6 +47,8 @@ FAILURE_FIELDS = {
     "oom_count": "oom_count",
     "exception_types": "exception_types",
 }
+DTYPES = {"VARCHAR": "string", "BIGINT": "Int64", "DOUBLE": "float64", "BOOLEAN": "boolean",
+          "TIMESTAMP": "datetime64[us]"}  # fmt: skip
 
 
 def reduce_archives(paths: list[Path]) -> dict[str, pd.DataFrame]:
@@ -42,25 +57,43 @@ def reduce_archives(paths: list[Path]) -> dict[str, pd.DataFrame]:
     intervals = make_intervals(raw)
     samples = place_samples(raw, attempts, intervals)
     trials = make_trials(raw, attempts, intervals, samples)
-    return {
+    slots = make_slots(raw, attempts)
+    views = {
         "attempts": attempts,
         "trials": trials,
-        "panel_slots": make_slots(raw, attempts),
+        "panel_slots": slots,
         "stage_peaks": make_stage_peaks(trials, intervals, samples),
         "memory_samples": thin(trials, samples),
         "iteration_costs": make_costs(trials, intervals),
         "failures": make_failures(raw, trials),
         "devices": make_devices(raw, attempts),
-        "configurations": make_configurations(raw, attempts, trials),
+        "configurations": make_configurations(slots, attempts, trials),
     }
+    return {name: finish(view, VIEWS[name]) for name, view in views.items()}
+
+
+def finish(rows: pd.DataFrame, view: View) -> pd.DataFrame:
+    """The columns that the schema names, in its types, sorted by the key."""
+    dtypes = {column.name: DTYPES[column.type] for column in view.columns}
+    return rows[list(dtypes)].astype(dtypes).sort_values(list(view.key)).reset_index(drop=True)
 
 
 def reduce_to(paths: list[Path], out: Path) -> int:
-    """Write every view as out/<name>.parquet; returns their number."""
+    """Write every view as out/<name>.parquet, samples as a file per archive; returns the number of views."""
     views = reduce_archives(paths)
+    archives = views["trials"][["trial_id", "archive"]]
+    for archive, samples in views["memory_samples"].merge(archives, on="trial_id").groupby("archive"):
+        (out / "memory_samples").mkdir(exist_ok=True)
+        path = out / "memory_samples" / f"{archive}.parquet"
+        samples.drop(columns="archive").to_parquet(path, compression="zstd")
     for name, view in views.items():
-        view.drop(columns="settings", errors="ignore").to_parquet(out / f"{name}.parquet", compression="zstd")
+        if name != "memory_samples":
+            view.to_parquet(out / f"{name}.parquet", compression="zstd")
     return len(views)
+
+
+def short_id(*parts: object) -> str:
+    return hashlib.sha256("/".join(map(str, parts)).encode()).hexdigest()[:16]
 
 
 def make_attempts(raw: Raw) -> pd.DataFrame:
@@ -68,15 +101,25 @@ def make_attempts(raw: Raw) -> pd.DataFrame:
     results = raw.results.rename(columns={"failure_stage": "result_failure_stage"})
     attempts = raw.trials.merge(starts, on=[*SLOT, "attempt"]).merge(results, on="key", how="left")
     attempts = attempts.rename(columns={"attempt": "attempt_number", "result_failure_stage": "failure_stage"})
+    attempts.loc[attempts["status"].isna(), "reason"] = "the supervisor ended before the attempt did"
     attempts["status"] = attempts["status"].fillna("interrupted")
     attempts["started_at"] = pd.to_datetime(attempts["started_at"]).dt.tz_localize(None)
     attempts["ended_at"] = pd.to_datetime(attempts["ended_at"]).dt.tz_localize(None)
     attempts["device_seconds"] = attempts["device_ns"] / NS
     attempts["wall_seconds"] = attempts["wall_ns"] / NS
-    attempts["is_trial"] = attempts["status"].isin(ELIGIBLE)
     attempts = attempts.sort_values([*SLOT, "attempt_number"])
+    names = attempts[["panel", "slot_id", "configuration_id", "attempt_number", "campaign"]].values.tolist()
+    attempts["attempt_id"] = [short_id(*name) for name in names]
+    is_eligible = attempts["status"].isin(ELIGIBLE)
+    attempts["is_trial"] = is_eligible & ~attempts[is_eligible].duplicated(SLOT).reindex(
+        attempts.index, fill_value=True
+    )
+    slot_key = [short_id(panel, slot, configuration, campaign) for panel, slot, configuration, _, campaign in names]
+    attempts["trial_id"] = pd.Series(slot_key, index=attempts.index).where(attempts["is_trial"])
     failed = (attempts["status"] == "ineligible").astype(int)
     attempts["is_replacement"] = failed.groupby([attempts["panel"], attempts["slot_id"]]).cumsum() - failed > 0
+    for name in ("model_id", "workload"):
+        attempts[name] = [settings[name] for settings in attempts["settings"]]
     return attempts.reset_index(drop=True)
 
 
@@ -147,9 +190,15 @@ def make_trials(raw: Raw, attempts: pd.DataFrame, intervals: pd.DataFrame, sampl
     for name in ("median", "max"):
         trials[f"{name}_interval_seconds"] = trials[f"{name}_interval_ns"] / NS
     trials["sampler_interval_seconds"] = trials["sampler_interval_ns"] / NS
-    for name in ("model_id", "workload"):
-        trials[name] = [settings[name] for settings in trials["settings"]]
+    events = raw.events.reindex(columns=[*raw.events.columns.union(["logits_chunk"], sort=False)])
+    trials["smallest_logits_chunk"] = events[events["event"] == "downshift"].groupby("key")["logits_chunk"].min()
+    trials["stack_id"] = raw.environments.set_index("key")[STACK].apply(stack_id, axis=1)
     return trials.reset_index()
+
+
+def stack_id(row: pd.Series) -> str:
+    text = "\x1f".join("\x1e" if pd.isna(value) else str(value) for value in row)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def process_overheads(raw: Raw, samples: pd.DataFrame) -> pd.Series:
@@ -167,18 +216,29 @@ def process_overheads(raw: Raw, samples: pd.DataFrame) -> pd.Series:
 def make_slots(raw: Raw, attempts: pd.DataFrame) -> pd.DataFrame:
     by_slot = attempts.groupby(SLOT)
     told = by_slot.agg(attempts=("key", "size"), last_status=("status", "last")).reset_index()
-    trial = attempts[attempts["is_trial"]].groupby(SLOT).agg(trial=("key", "first"), end=("status", "first"))
+    trial = attempts[attempts["is_trial"]].groupby(SLOT).agg(trial_id=("trial_id", "first"), end=("status", "first"))
     campaigns = attempts[["panel", "campaign", "device"]].drop_duplicates()
     slots = raw.plans.merge(campaigns, on="panel").merge(told, on=SLOT, how="left")
-    slots = slots.merge(trial.reset_index(), on=SLOT, how="left")
+    slots = slots.merge(trial.reset_index(), on=SLOT, how="left").rename(columns={"digest": "plan_digest"})
+    ids = attempts[["settings", "settings_id", "configuration_id"]].assign(text=texts(attempts["settings"]))
+    ids = ids.drop(columns="settings").drop_duplicates("text")
+    slots = slots.assign(text=texts(slots["settings"])).merge(ids, on="text", how="left")
+    for name in ("model_id", "workload"):
+        slots[name] = [settings[name] for settings in slots["settings"]]
     slots["attempts"] = slots["attempts"].fillna(0).astype(int)
     slots["state"] = slots["end"].map({"completed": "completed", "memory_failure": "failed"})
     slots["state"] = slots["state"].fillna(slots["last_status"]).fillna("not started")
     return slots
 
 
+def texts(settings: pd.Series) -> list[str]:
+    """Equal for equal settings."""
+    return [json.dumps(value, sort_keys=True) for value in settings]
+
+
 def make_stage_peaks(trials: pd.DataFrame, intervals: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
-    passes = intervals.merge(trials[["key", "process_overhead_bytes"]], on="key")
+    names = ["key", "trial_id", "configuration_id"]
+    passes = intervals.merge(trials[[*names, "process_overhead_bytes"]], on="key")
     passes["ns"] = passes["end_ns"] - passes["begin_ns"]
     passes["tokens"] = passes["tokens"].where(passes["is_completed"])
     by_stage = passes.groupby(["key", "stage"])
@@ -189,6 +249,8 @@ def make_stage_peaks(trials: pd.DataFrame, intervals: pd.DataFrame, samples: pd.
         runs=("pass", "size"),
         completed_runs=("is_completed", "sum"),
         process_overhead_bytes=("process_overhead_bytes", "first"),
+        trial_id=("trial_id", "first"),
+        configuration_id=("configuration_id", "first"),
     )
     peaks["tokens"] = by_stage["tokens"].sum(min_count=1)
     inside = samples.dropna(subset="stage").groupby(["key", "stage"])
@@ -212,13 +274,14 @@ def thin(trials: pd.DataFrame, samples: pd.DataFrame) -> pd.DataFrame:
     for column in ("device_used_bytes", "process_used_bytes"):
         known = samples.dropna(subset=column)
         keep.append(known.astype({column: "int64"}).groupby(["key", "interval", "bucket"])[column].idxmax())
-    return samples.loc[pd.concat(keep).drop_duplicates().sort_values()]
+    kept = samples.loc[pd.concat(keep).drop_duplicates().sort_values()]
+    return kept.merge(trials[["key", "trial_id"]], on="key")
 
 
 def make_costs(trials: pd.DataFrame, intervals: pd.DataFrame) -> pd.DataFrame:
-    passes = intervals[intervals["is_completed"] & intervals["key"].isin(trials["key"])].copy()
+    passes = intervals[intervals["is_completed"]].merge(trials[["key", "trial_id", "configuration_id"]], on="key")
     passes["ns"] = passes["end_ns"] - passes["begin_ns"]
-    by_step = passes.groupby(["key", "step", "stage"])
+    by_step = passes.groupby(["trial_id", "configuration_id", "step", "stage"])
     costs = by_step.agg(ns=("ns", "sum"), runs=("pass", "size"))
     costs["tokens"] = by_step["tokens"].sum(min_count=1)
     costs["seconds"] = costs["ns"] / NS
@@ -227,28 +290,31 @@ def make_costs(trials: pd.DataFrame, intervals: pd.DataFrame) -> pd.DataFrame:
 
 
 def make_failures(raw: Raw, trials: pd.DataFrame) -> pd.DataFrame:
-    columns = ["key", "archive", "configuration_id", "seed", "device", "model_id", "workload", "capacity_mib",
+    columns = ["key", "trial_id", "configuration_id", "seed", "device", "model_id", "workload", "capacity_mib",
                "effective_capacity_bytes", "failure_stage", "evidence", "exit_code", "signal",
                "largest_device_used_sample_bytes"]  # fmt: skip
     failed = trials.loc[trials["state"] == "memory_failure", columns]
     event = raw.events[raw.events["event"] == "failure"].drop_duplicates("key", keep="last").set_index("key")
     event = event[list(FAILURE_FIELDS)].rename(columns=FAILURE_FIELDS)
+    event["exception_types"] = event["exception_types"].str.join(" > ")
     return failed.rename(columns={"failure_stage": "stage"}).merge(event, on="key", how="left")
 
 
 def make_devices(raw: Raw, attempts: pd.DataFrame) -> pd.DataFrame:
     seen = raw.environments.merge(attempts[["key", "is_trial", "started_at"]], on="key")
     by_stack = seen.groupby(STACK, dropna=False)
-    return by_stack.agg(
+    devices = by_stack.agg(
         attempts=("key", "size"),
         trials=("is_trial", "sum"),
         cards=("device_digest", "nunique"),
         first_started_at=("started_at", "min"),
         last_started_at=("started_at", "max"),
     ).reset_index()
+    devices["stack_id"] = devices[STACK].apply(stack_id, axis=1)
+    return devices
 
 
-def make_configurations(raw: Raw, attempts: pd.DataFrame, trials: pd.DataFrame) -> pd.DataFrame:
+def make_configurations(slots: pd.DataFrame, attempts: pd.DataFrame, trials: pd.DataFrame) -> pd.DataFrame:
     started = attempts.sort_values("started_at").groupby("configuration_id")
     table = started.agg(
         campaign=("campaign", "first"),
@@ -258,9 +324,15 @@ def make_configurations(raw: Raw, attempts: pd.DataFrame, trials: pd.DataFrame) 
         device_kind=("device_kind", "first"),
         settings_id=("settings_id", "first"),
         settings=("settings", "first"),
+        torch=("torch", "first"),
+        transformers=("transformers", "first"),
     )
-    settings = pd.json_normalize(table["settings"].tolist()).set_index(table.index).drop(columns="capacity_source")
+    settings = pd.json_normalize(table["settings"].tolist()).set_index(table.index)
     table = table.drop(columns="settings").join(settings)
+    table["model_family"] = [get_model(model_id).family for model_id in table["model_id"]]
+    for name in ("torch", "transformers"):
+        table[f"{name}_version"] = table[name].map(major_minor)
+    table["planned_slots"] = slots.groupby("configuration_id").size()
     first = trials.merge(table["campaign"].rename("first_campaign"), on="configuration_id")
     first = first[first["campaign"] == first["first_campaign"]]
     by_configuration = first.groupby("configuration_id")

@@ -35,6 +35,7 @@ def refusal(tmp_path, pack_runs):
         with pytest.raises(EvidenceError) as caught:
             reduce_archives(archives, tmp_path / "out")
         assert not (tmp_path / "out").exists()
+        assert caught.value.hint
         return str(caught.value)
 
     return run

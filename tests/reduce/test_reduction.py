@@ -50,6 +50,7 @@ def test_bytes_do_not_depend_on_threads_or_order(archives, reduced, tmp_path):
 
 def test_bytes_do_not_depend_on_the_size_of_batches(archives, reduced, tmp_path, monkeypatch):
     monkeypatch.setattr("fitproof.reduce.ingest.BATCH_ATTEMPTS", 2)
+    monkeypatch.setattr("fitproof.reduce.database.INSERT_ROWS", 500)
     reduce_archives(archives, tmp_path)
     assert digests(tmp_path) == digests(reduced[0])
 

@@ -9,6 +9,7 @@ import os
 import zstandard
 
 from fitproof.errors import EvidenceError
+from fitproof.evidence.files import REFETCH_HINT
 
 MAGIC = b"\x28\xb5\x2f\xfd"
 MAX_WINDOW_BYTES = 1 << 24  # level 19 uses 8 MiB; the window is what a decoder must hold in memory
@@ -22,7 +23,7 @@ def check_frame(fd: int, size: int, subject: str) -> int | None:
     """
 
     def bad(found: str, expected: str) -> EvidenceError:
-        return EvidenceError(subject, found=found, expected=expected)
+        return EvidenceError(subject, found=found, expected=expected, hint=REFETCH_HINT)
 
     head = os.pread(fd, 18, 0)  # the longest frame header
     if head[:4] != MAGIC:

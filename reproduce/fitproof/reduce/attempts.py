@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass, field
 
-from ..errors import EvidenceError
 from ..schema import records
-from .documents import checked, one_of, strict_json, utc_text
+from .documents import RecordError, checked, one_of, strict_json, utc_text
 from .identities import Known, SettingsBook, Stack, stack_of
 from .samples import Lines
+from .thinning import Trace
 
 WEIGHTS = ("random", "pretrained")
 DEVICE_KINDS = ("cuda", "rocm", "cpu")
-ELIGIBLE = ("completed", "memory_failure")
 DOCUMENT_TABLES = ("raw_slots", "raw_attempts", "raw_trials", "raw_environments", "raw_results")
 ENDED = tuple(s for s in records.STATUSES if s != "interrupted")
 # What a finished measurement must have left behind; a killed attempt may lack any of it.
@@ -55,10 +54,7 @@ class Batch:
     tables: dict[str, list[dict]] = field(default_factory=lambda: {name: [] for name in DOCUMENT_TABLES})
     events: list[Lines] = field(default_factory=list)
     memory: list[Lines] = field(default_factory=list)
-    traced: list[dict] = field(default_factory=list)
-    """Rows of batch_attempts: what the traces of the batch need to know of their attempts."""
-    where: dict[int, str] = field(default_factory=dict)
-    """attempt_key -> where its folder is."""
+    traces: list[Trace] = field(default_factory=list)
     bytes: int = 0
 
     def add(self, folder: Folder, key: int, book: SettingsBook) -> Attempt | None:
@@ -74,19 +70,14 @@ class Batch:
         if "trial.json" not in documents:
             present = sorted(set(folder.files) - {"stdout.log", "stderr.log"})
             if present:
-                raise EvidenceError(
-                    folder.where, found=f"{', '.join(present)} but no trial.json", expected="trial.json"
-                )
+                raise RecordError(folder.where, found=f"{', '.join(present)} but no trial.json", expected="trial.json")
             return None
         trial = documents["trial.json"]
-        self.where[key] = folder.where
         known = _check_trial(trial, folder, book)
         for name, table in (("trial", "raw_trials"), ("environment", "raw_environments"), ("result", "raw_results")):
             if f"{name}.json" in documents:
                 self.tables[table].append({"attempt_key": key, **documents[f"{name}.json"]})
-        is_eligible = result is not None and result["status"] in ELIGIBLE
-        self.traced.append({"attempt_key": key, "is_eligible": is_eligible, "is_cpu": trial["device_kind"] == "cpu",
-                            "baseline_used_bytes": trial["baseline_used_bytes"]})  # fmt: skip
+        self.traces.append(Trace(key, trial["device_kind"] == "cpu", trial["baseline_used_bytes"]))
         may_be_torn = result is None or result["signal"] is not None or result["failure_class"] == "timeout"
         for name, lines in (("events.jsonl", self.events), ("memory.csv", self.memory)):
             if name in folder.files:
@@ -108,16 +99,14 @@ def _check_trial(trial: dict, folder: Folder, book: SettingsBook) -> Known:
     utc_text(trial, "created_at", where)
     for name in ("panel", "slot_id", "attempt"):
         if trial[name] != getattr(folder, name):
-            raise EvidenceError(
+            raise RecordError(
                 where, found=f"{name} {trial[name]!r}", expected=f"{getattr(folder, name)!r}, as its path"
             )
     known = book.look_up(trial["settings"], where)
     ids = {"settings_id": known.settings_id, "configuration_id": book.configuration_id(known, stack_of(trial))}
     for name, expected in ids.items():
         if trial[name] != expected:
-            raise EvidenceError(
-                where, found=f"{name} {trial[name]}", expected=f"{expected}, recomputed from its fields"
-            )
+            raise RecordError(where, found=f"{name} {trial[name]}", expected=f"{expected}, recomputed from its fields")
     return known
 
 
@@ -134,7 +123,7 @@ def _check_result(result: dict, folder: Folder) -> None:
     }
     if not wanted[result["status"]]:
         found = f"status {result['status']} with failure_class {result['failure_class']}"
-        raise EvidenceError(where, found=found, expected="device_memory for memory_failure only, null for completed")
+        raise RecordError(where, found=found, expected="device_memory for memory_failure only, null for completed")
     missing = [name for name in ("trial.json", *OF_COMPLETED) if name not in folder.files]
     if result["status"] == "completed" and missing:
-        raise EvidenceError(folder.where, found=f"completed without {', '.join(missing)}", expected="the whole record")
+        raise RecordError(folder.where, found=f"completed without {', '.join(missing)}", expected="the whole record")

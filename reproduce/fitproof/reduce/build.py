@@ -5,9 +5,7 @@ was; a build that is cut off while moving is repaired by building again, and `fi
 """
 
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +22,7 @@ from ..schema.records import SCHEMA_VERSION
 from ..schema.views import VIEWS
 from .ingest import ARCHIVE_SUFFIX, ArchiveFile
 from .reduction import ReducedView, reduce_archives
+from .scratch import alone_in, scratch_folder
 
 TOOLS = ("duckdb", "pyarrow", "zstandard")
 
@@ -43,7 +42,7 @@ def build(
     """Write every generated file of the release at `root` and remove view files that no longer belong.
 
     Raises EvidenceError (bad evidence; nothing is changed) and UsageError (no archives, or files that a person writes
-    are missing). `progress(done, total)` counts archives.
+    are missing, or another build is at work). `progress(done, total)` counts archives.
     """
     root = Path(root).resolve()
     paths = archives_below(root)
@@ -54,8 +53,7 @@ def build(
     missing = [name for name in by_hand if not (root / name).is_file()]
     if missing:
         raise UsageError(f"{root}", found=f"no {', '.join(missing)}", expected="the files that every release has")
-    stage = Path(tempfile.mkdtemp(prefix="build-", suffix=".tmp", dir=root))
-    try:
+    with alone_in(root, "build"), scratch_folder(root) as stage:
         archives = [ArchiveFile(path=path, sha256=read_sidecar(path)) for path in paths]
         views = reduce_archives(archives, stage, threads=threads, progress=progress)
         release = _release(root, stage, tag, paths, views)
@@ -64,8 +62,6 @@ def build(
         write_croissant(stage, tuple(VIEWS.values()))
         (stage / RELEASE).write_text(dump_release(release), encoding="utf-8")
         _move_into_place(stage, root)
-    finally:
-        shutil.rmtree(stage, ignore_errors=True)
     return release
 
 

@@ -1,6 +1,6 @@
 """The DuckDB that one reduction works in: private, bounded in memory, spilling into a temporary folder."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -9,12 +9,15 @@ import pyarrow as pa
 
 from .tables import SCHEMAS, definition
 
-# Steps on one batch of attempts, in order. What the first two make serves the others and goes with the batch.
-BATCH_STEPS = ("_core_intervals", "_core_samples", "_core_thinned", "_core_interval_peaks", "_core_overheads")
-# Steps on everything, in order, before the views.
-FINAL_STEPS = ("_core_attempts", "_core_stacks", "_core_stage_runs", "_core_trials", "_core_configurations")
-OF_ONE_BATCH = ("_core_intervals", "_core_samples")
+# Steps on everything, before the views, in two rounds of lanes. The lanes of a round run at the same time, the steps of
+# a lane in order: on a small release most of their time is planning, which DuckDB does on one core.
+FINAL_ROUNDS = (
+    (("_core_attempts", "_core_stage_runs"), ("_core_overheads", "_core_stacks")),
+    (("_core_trials",),),
+)
+STEPS_OF_VIEW = {"configurations": ("_core_configurations",)}  # which no other view needs
 MEMORY_LIMIT = "320MiB"
+INSERT_ROWS = 100_000  # that wait in Arrow, some 8 MB: a statement has a price of its own, and so has a commit
 
 
 def sql(name: str) -> str:
@@ -23,52 +26,68 @@ def sql(name: str) -> str:
 
 
 class Database:
-    """A connection with empty raw tables. `threads` changes the speed, never the result."""
+    """A connection with empty tables, made by `open`; as a context manager it is closed at the end.
+
+    `threads` changes the speed, never the result. `scratch` is a folder for what does not fit in memory.
+    """
 
     def __init__(self, scratch: Path, *, threads: int):
-        options = {"threads": str(threads), "memory_limit": MEMORY_LIMIT, "temp_directory": str(scratch / "spill"),
-                   "autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}  # fmt: skip
-        self.connection = duckdb.connect(config=options)
+        self._options = {
+            "threads": str(threads),
+            "memory_limit": MEMORY_LIMIT,
+            "temp_directory": str(scratch / "spill"),
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+        }
+        self.connection: duckdb.DuckDBPyConnection | None = None
+        self._waiting: dict[str, list[pa.Table]] = {}
+
+    def open(self) -> None:
+        """Takes tens of milliseconds, without the interpreter's lock."""
+        self.connection = duckdb.connect(config=self._options)
         self.connection.execute("SET GLOBAL TimeZone = 'UTC'")
         for name in SCHEMAS:
-            if name not in ("raw_memory", "batch_attempts"):  # of one batch only; samples are never kept whole
+            if name != "raw_memory":  # samples are never kept whole
                 self.connection.execute(definition(name))
-        self._has_cores = False
+        self.connection.execute("BEGIN TRANSACTION")
 
-    def close(self) -> None:
-        self.connection.close()
+    def __enter__(self) -> "Database":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.connection is not None:
+            self.connection.close()
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """Another connection to the same tables, for another thread."""
         return self.connection.cursor()
 
     def insert(self, name: str, rows: pa.Table) -> None:
-        if rows.num_rows:
-            self.connection.register("arrow_rows", rows)
-            self.connection.execute(f"INSERT INTO {name} FROM arrow_rows")
-            self.connection.unregister("arrow_rows")
+        """Append rows to a table, some time before `commit` ends. Nobody else sees them before."""
+        self._waiting.setdefault(name, []).append(rows)
+        if sum(table.num_rows for tables in self._waiting.values() for table in tables) > INSERT_ROWS:
+            self._insert_waiting()
 
-    def replace(self, name: str, rows: pa.Table) -> None:
-        """Let `name` stand for these rows, without a copy, until the next call."""
-        self.connection.register(name, rows)
+    def commit(self) -> None:
+        """End of all inserts."""
+        self._insert_waiting()
+        self.connection.execute("COMMIT")
 
-    def run_batch(self) -> None:
-        """Keep the batch's events, and of its samples what the views need."""
-        self.connection.execute("INSERT INTO raw_events FROM batch_events")
-        for step in BATCH_STEPS:
-            table = step.removeprefix("_")
-            if step in OF_ONE_BATCH:
-                self.connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS {sql(step)}")
-            elif self._has_cores:
-                self.connection.execute(f"INSERT INTO {table} {sql(step)}")
-            else:
-                self.connection.execute(f"CREATE TABLE {table} AS {sql(step)}")
-        self._has_cores = True
+    def _insert_waiting(self) -> None:
+        for name, tables in self._waiting.items():
+            self._append(name, pa.concat_tables(tables))
+        self._waiting.clear()
 
-    def run_final(self) -> None:
-        for step in FINAL_STEPS:
-            self.connection.execute(f"CREATE TABLE {step.removeprefix('_')} AS {sql(step)}")
+    def _append(self, name: str, rows: pa.Table) -> None:
+        self.connection.execute(f"INSERT INTO {name} FROM rows")  # DuckDB finds the argument by its name
+
+    def run(self, steps: Iterable[str]) -> None:
+        """Make the tables of these steps, in order; callable in any thread."""
+        with self.cursor() as connection:
+            for step in steps:
+                connection.execute(f"CREATE TABLE {step.removeprefix('_')} AS {sql(step)}")
 
     def rows(self, name: str) -> Iterator[tuple]:
-        """The rows of sql/<name>.sql."""
-        yield from self.connection.execute(sql(name)).fetchall()
+        """The rows of sql/<name>.sql; callable in any thread."""
+        with self.cursor() as connection:
+            yield from connection.execute(sql(name)).fetchall()

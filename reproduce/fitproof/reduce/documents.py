@@ -11,8 +11,19 @@ from datetime import datetime
 from ..errors import EvidenceError
 from ..schema.records import Field, problems
 
+RECORD_HINT = (
+    "tar --zstd -xOf releases/ARCHIVE MEMBER  # shows the record; take its attempt out of the run directory or measure "
+    "it again, then pack"
+)
 _INT64 = 2**63
 _known_shapes: dict[tuple, tuple[str, ...]] = {}  # shape -> names of its integers
+
+
+class RecordError(EvidenceError):
+    """A raw record is bad, and its archive holds it as it was packed."""
+
+    def __init__(self, subject: str, *, found: str, expected: str, hint: str = RECORD_HINT):
+        super().__init__(subject, found=found, expected=expected, hint=hint)
 
 
 def strict_json(data: bytes, where: str) -> object:
@@ -24,7 +35,7 @@ def strict_json(data: bytes, where: str) -> object:
             json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a surrogate pair is no text
         return value
     except (ValueError, RecursionError) as error:
-        raise EvidenceError(where, found=str(error) or "nesting too deep", expected="one strict JSON value") from None
+        raise RecordError(where, found=str(error) or "nesting too deep", expected="one strict JSON value") from None
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict:
@@ -51,7 +62,7 @@ def checked(record: object, spec: tuple[Field, ...], where: str) -> dict:
     wrong = problems(record, spec, where)
     if wrong:
         found = "; ".join(text.removeprefix(f"{where}: ") for text in wrong)
-        raise EvidenceError(where, found=found, expected="the fields of schema/records.py, and no others")
+        raise RecordError(where, found=found, expected="the fields of schema/records.py, and no others")
     _refuse_negative(record, where)
     _known_shapes[shape] = tuple(name for name, value in record.items() if type(value) is int)
     return record
@@ -60,13 +71,13 @@ def checked(record: object, spec: tuple[Field, ...], where: str) -> dict:
 def _refuse_negative(record: dict, where: str) -> None:
     for name, value in record.items():
         if type(value) is int and value < 0 and name not in ("exit_code", "value"):
-            raise EvidenceError(where, found=f"{name} {value}", expected="a number that is not negative")
+            raise RecordError(where, found=f"{name} {value}", expected="a number that is not negative")
 
 
 def one_of(record: dict, name: str, allowed: Iterable[object], where: str) -> None:
     if record[name] not in allowed:
         shown = ", ".join("null" if a is None else str(a) for a in allowed)
-        raise EvidenceError(where, found=f"{name} {record[name]!r}", expected=f"one of: {shown}")
+        raise RecordError(where, found=f"{name} {record[name]!r}", expected=f"one of: {shown}")
 
 
 def utc_text(record: dict, name: str, where: str) -> None:
@@ -78,7 +89,7 @@ def utc_text(record: dict, name: str, where: str) -> None:
             return
     except ValueError:
         pass
-    raise EvidenceError(where, found=f"{name} {text!r}", expected="UTC with microseconds: 2026-12-01T10:00:00.000000Z")
+    raise RecordError(where, found=f"{name} {text!r}", expected="UTC with microseconds: 2026-12-01T10:00:00.000000Z")
 
 
 def whole_lines(data: bytes, where: str, *, may_be_torn: bool) -> bytes:
@@ -87,6 +98,6 @@ def whole_lines(data: bytes, where: str, *, may_be_torn: bool) -> bytes:
     if end == len(data) or may_be_torn:
         return data[:end]
     line = data.count(b"\n") + 1
-    raise EvidenceError(
+    raise RecordError(
         f"{where} line {line}", found=f"a last line without line feed: {data[end:][:80]!r}", expected="whole lines"
     )

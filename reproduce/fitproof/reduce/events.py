@@ -9,9 +9,8 @@ lines that are known to be bad are searched in Python, to say which.
 import pyarrow as pa
 import pyarrow.json
 
-from ..errors import EvidenceError
 from ..schema.records import EVENTS, STAGES, event_spec
-from .documents import checked, strict_json, whole_lines
+from .documents import RecordError, checked, strict_json, whole_lines
 from .samples import Lines
 from .tables import EVENT_FIELDS, SCHEMAS, run_lengths
 
@@ -25,21 +24,21 @@ _MOST_SHAPES = 100_000  # messages make new shapes; what is remembered stays bou
 def check_event(line: bytes, where: str) -> dict:
     """One event, checked in full. Raises EvidenceError."""
     if not (line.startswith(b"{") and line.endswith(b"}")):
-        raise EvidenceError(where, found=repr(line[:200]), expected="one object, without space around it")
+        raise RecordError(where, found=repr(line[:200]), expected="one object, without space around it")
     record = strict_json(line, where)
     kind = record.get("event") if isinstance(record, dict) else None
     spec = event_spec(kind)
     if spec is None:
-        raise EvidenceError(where, found=f"event {kind!r}", expected=f"one of: {', '.join(EVENTS)}")
+        raise RecordError(where, found=f"event {kind!r}", expected=f"one of: {', '.join(EVENTS)}")
     checked(record, spec, where)
     if "stage" in record and record["stage"] not in STAGES:
-        raise EvidenceError(where, found=f"stage {record['stage']!r}", expected=f"one of: {', '.join(STAGES)}")
+        raise RecordError(where, found=f"stage {record['stage']!r}", expected=f"one of: {', '.join(STAGES)}")
     if kind == "fact" and type(record["value"]) not in (int, str):
-        raise EvidenceError(where, found=f"value {record['value']!r}", expected="an integer or a string")
+        raise RecordError(where, found=f"value {record['value']!r}", expected="an integer or a string")
     if kind == "fact" and type(record["value"]) is int and not -(2**63) <= record["value"] < 2**63:
-        raise EvidenceError(where, found=f"value {record['value']}", expected="an integer of 64 bits")
+        raise RecordError(where, found=f"value {record['value']}", expected="an integer of 64 bits")
     if kind == "failure" and not all(type(name) is str for name in record["exception_types"]):
-        raise EvidenceError(where, found=f"exception_types {record['exception_types']}", expected="type names")
+        raise RecordError(where, found=f"exception_types {record['exception_types']}", expected="type names")
     return record
 
 
@@ -76,7 +75,7 @@ def _parse_plain(lines: list[bytes], files: list[Lines]) -> pa.Table:
     for shape in set(shapes) - _known_shapes:
         try:
             check_event(lines[shapes.index(shape)], "")
-        except EvidenceError:
+        except RecordError:
             _explain(files)
         if len(_known_shapes) < _MOST_SHAPES:
             _known_shapes.add(shape)
@@ -104,9 +103,9 @@ def _row(file: Lines, number: int, line: bytes) -> dict:
 
 
 def _explain(files: list[Lines], error: str = "") -> None:
-    """Raise the EvidenceError that names the first bad line."""
+    """Raise the RecordError that names the first bad line."""
     for file in files:
         lines = whole_lines(file.data, file.where, may_be_torn=file.may_be_torn).split(b"\n")[:-1]
         for number, line in enumerate(lines, start=1):
             check_event(line, f"{file.where} line {number}")
-    raise EvidenceError(files[0].where, found=error or "lines that do not parse", expected="one JSON object a line")
+    raise RecordError(files[0].where, found=error or "lines that do not parse", expected="one JSON object a line")

@@ -3,9 +3,10 @@
 import json
 from dataclasses import dataclass, field
 
-from ..errors import EvidenceError, UsageError
+from ..errors import UsageError
 from ..schema.canonical import MAX_EXACT_INTEGER, canonical_json, sha256_hex, short_id
 from ..schema.settings import ADDED_LATER, FIELD_NAMES, NOT_IN_SETTINGS_ID, Settings, major_minor
+from .documents import RecordError
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +51,7 @@ class SettingsBook:
             canonical = flat_canonical(record)
         except (TypeError, ValueError, UsageError) as error:
             found = getattr(error, "found", None) or str(error)
-            raise EvidenceError(
-                where, found=f"settings: {found}", expected="resolved settings of this schema"
-            ) from None
+            raise RecordError(where, found=f"settings: {found}", expected="resolved settings of this schema") from None
         whole = settings.identity()
         is_whole = len(whole) == len(record) and all(whole.get(name, whole) is v for name, v in record.items())
         identity = canonical if is_whole else flat_canonical(whole)
@@ -99,13 +98,14 @@ def stack_of(trial: dict) -> Stack:
     return Stack(trial["device"], trial["device_kind"], major_minor(trial["torch"]), major_minor(trial["transformers"]))
 
 
-def slot_id(panel: str, known: Known, seed: int) -> str:
-    """16 hex digits over the canonical JSON of panel, seed and settings."""
-    return sha256_hex(b'{"panel":%b,"seed":%d,"settings":%b}' % (canonical_json(panel), seed, known.identity))[:16]
+def slot_id(panel: bytes, known: Known, seed: int) -> str:
+    """16 hex digits over the canonical JSON of panel, seed and settings. `panel` is its name as canonical JSON."""
+    return sha256_hex(b'{"panel":%b,"seed":%d,"settings":%b}' % (panel, seed, known.identity))[:16]
 
 
 def plan_digest(plan: dict, settings: list[Known], where: str) -> str:
-    """SHA-256 of the canonical JSON of a plan without its digest. `settings` are those of its slots, in order.
+    """SHA-256 of the canonical JSON of a plan without its digest. `settings` are those of its slots, in order, whose
+    slot ids are known to be hex digits.
 
     The text is put together from parts that are canonical already: 'slots' is the last key, and a slot's keys ascend.
     """
@@ -113,7 +113,7 @@ def plan_digest(plan: dict, settings: list[Known], where: str) -> str:
     parts = []
     for slot, known in zip(plan["slots"], settings, strict=True):
         if max(slot["seed"], slot["estimate_seconds"]) > MAX_EXACT_INTEGER:
-            raise EvidenceError(where, found="an integer above 2^53", expected="numbers that canonical JSON can hold")
-        numbers = (slot["estimate_seconds"], slot["seed"], known.canonical, canonical_json(slot["slot_id"]))
-        parts.append(b'{"estimate_seconds":%d,"seed":%d,"settings":%b,"slot_id":%b}' % numbers)
+            raise RecordError(where, found="an integer above 2^53", expected="numbers that canonical JSON can hold")
+        numbers = (slot["estimate_seconds"], slot["seed"], known.canonical, slot["slot_id"].encode())
+        parts.append(b'{"estimate_seconds":%d,"seed":%d,"settings":%b,"slot_id":"%b"}' % numbers)
     return sha256_hex(head[:-1] + b',"slots":[' + b",".join(parts) + b"]}")

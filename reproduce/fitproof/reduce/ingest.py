@@ -1,8 +1,9 @@
 """Archives into raw tables: streamed, checked record by record and against each other, loaded in bounded batches.
 
-Nothing of an archive is written to disk. Samples are thinned while their batch is in memory; what stays are the raw
-tables of schema/records.py without memory.csv, and the `core_` tables that the SQL of a batch makes. One batch is read
-while the one before it is loaded: reading is Python's work, loading DuckDB's and Arrow's.
+Nothing of an archive is written to disk. Samples are thinned in Arrow while their batch is in memory (thinning.py);
+what stays are the raw tables of schema/records.py without memory.csv, the thinned samples and the peaks of their
+intervals, all in DuckDB, which puts what exceeds its limit into a scratch folder. One batch is read while the one
+before it is parsed and loaded: two threads that need the interpreter about half of their time.
 """
 
 import re
@@ -12,22 +13,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
-from ..errors import EvidenceError
 from ..evidence.reader import read_members
 from ..schema.records import ATTEMPT_FILES
 from .attempts import Batch, Folder
 from .database import Database
+from .documents import RecordError
 from .events import parse_events
 from .identities import SettingsBook
 from .panels import Panel, panel_rows
 from .samples import parse_samples
 from .tables import to_arrow
+from .thinning import thin
 
-BATCH_BYTES = 16 << 20  # of memory.csv and events.jsonl: some 300,000 samples
+BATCH_BYTES = 4 << 20  # of memory.csv and events.jsonl: some 80,000 samples, which processor caches hold
 BATCH_ATTEMPTS = 1000
-DOCUMENTS = 1000  # attempts whose documents are loaded at a time: every load of a table has a price of its own
 ARCHIVE_SUFFIX = ".tar.zst"
 _SLOT = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _ATTEMPT = re.compile(r"attempt-([1-9][0-9]{0,5})", re.ASCII)
@@ -48,14 +47,13 @@ class ArchiveFile:
 class Ingest:
     """Loads archives one after the other. Call `archive` for each, then `finish`."""
 
-    def __init__(self, db: Database, parser: ThreadPoolExecutor, loader: ThreadPoolExecutor):
-        self.db = db
+    def __init__(self, db: Database, loader: ThreadPoolExecutor):
+        self._db = db
         self.book = SettingsBook()
         self._batch = Batch()
-        self._parser = parser
         # One thread, so that batches stay in order: the only one that uses the database until `finish`.
         self._loader = loader
-        self._loading: deque[Future] = deque()
+        self._loading: deque[Future] = deque([loader.submit(db.open)])
         self._next_key = 0
         self._claims: dict[tuple, str] = {}
 
@@ -82,7 +80,7 @@ class Ingest:
                 folder = Folder(f"{name}: {prefix[:-1]}", *place)
                 folder.files[rest[2]] = member.data
             else:
-                raise EvidenceError(
+                raise RecordError(
                     f"{name}: {member.name}", found="a member that is no part of a run directory",
                     expected="<panel>/plan.json, <panel>/ledger.jsonl or <panel>/<slot_id>/attempt-<n>/<file>",
                 )  # fmt: skip
@@ -96,9 +94,10 @@ class Ingest:
 
     def finish(self) -> None:
         """Load what still waits."""
-        self._flush(documents=True)
+        self._flush()
         self._wait(0)
-        self.db.insert("raw_settings", to_arrow("raw_settings", self.book.rows()))
+        self._db.insert("raw_settings", to_arrow("raw_settings", self.book.rows()))
+        self._db.commit()
 
     def _close(self, folder: Folder | None, panels: dict[str, Panel]) -> None:
         if folder is None:
@@ -107,30 +106,25 @@ class Ingest:
             folder, self._next_key, self.book
         )
         self._next_key += 1
-        if self._batch.bytes > BATCH_BYTES or len(self._batch.traced) >= BATCH_ATTEMPTS:
-            self._flush(documents=len(self._batch.tables["raw_trials"]) >= DOCUMENTS)
+        if self._batch.bytes > BATCH_BYTES or len(self._batch.traces) >= BATCH_ATTEMPTS:
+            self._flush()
 
     def _claim(self, row: dict, name: str) -> None:
         """A slot attempt belongs to one archive. The same slot on another device or in another campaign is another."""
         claim = tuple(row[k] for k in ("panel", "campaign", "slot_id", "configuration_id", "attempt_number"))
         other = self._claims.setdefault(claim, name)
         if other != name:
-            raise EvidenceError(
+            raise RecordError(
                 f"{name}: {row['panel']}/{row['slot_id']}/attempt-{row['attempt_number']}",
                 found=f"the attempt that {other} holds already",
                 expected="each attempt of a slot in one archive",
                 hint="keep one of the two archives; a repetition needs a campaign name of its own",
             )
 
-    def _flush(self, *, documents: bool) -> None:
-        """Hand the batch over; its documents may wait for the next."""
+    def _flush(self) -> None:
         batch, self._batch = self._batch, Batch()
-        if not documents:
-            batch.tables, self._batch.tables = {}, batch.tables
-        self._wait(1)  # so that three batches at most are in memory: being read, parsed and loaded
-        events = self._parser.submit(parse_events, batch.events)
-        samples = self._parser.submit(parse_samples, batch.memory)
-        self._loading.append(self._loader.submit(_load, self.db, batch, events, samples))
+        self._wait(1)  # so that three batches at most are in memory: being read, waiting and being loaded
+        self._loading.append(self._loader.submit(_load, self._db, batch))
 
     def _wait(self, left: int) -> None:
         """Until at most `left` batches are under way."""
@@ -142,26 +136,33 @@ def _is_place(slot: str, attempt: str) -> bool:
     return _SLOT.fullmatch(slot) is not None and _ATTEMPT.fullmatch(attempt) is not None
 
 
-def _load(db: Database, batch: Batch, events: "Future[pa.Table]", samples: "Future[pa.Table]") -> None:
-    """Load a batch and check its events across lines. Raises EvidenceError, that of the parsers too."""
+def _load(db: Database, batch: Batch) -> None:
+    """Parse and load a batch. Raises EvidenceError for malformed traces."""
     for table, rows in batch.tables.items():
         db.insert(table, to_arrow(table, rows))
-    db.replace("batch_attempts", to_arrow("batch_attempts", batch.traced))
-    db.replace("batch_events", events.result())
-    db.replace("batch_memory", samples.result())
-    for key, line, found, expected in db.rows("_check_events"):
-        raise EvidenceError(f"{batch.where[key]}/events.jsonl line {line}", found=found, expected=expected)
-    db.run_batch()
+    events = parse_events(batch.events)
+    db.insert("raw_events", events)
+    peaks, thinned = thin(parse_samples(batch.memory), events, batch.traces)
+    db.insert("core_interval_peaks", peaks)
+    db.insert("core_thinned", thinned)
+
+
+def check_events(db: Database) -> None:
+    """Events across lines: the clock, and stages one after the other. Raises EvidenceError for the first bad line."""
+    for archive, panel, slot_id, number, line, found, expected in db.rows("_check_events"):
+        member = f"{panel}/{slot_id}/attempt-{number}/events.jsonl"
+        raise RecordError(f"{archive}{ARCHIVE_SUFFIX}: {member} line {line}", found=found, expected=expected)
 
 
 def ingest(db: Database, archives: Iterable[ArchiveFile], progress: Callable[[int, int], None] | None = None) -> None:
-    """Load archives in the order of their names, whatever the order given. `progress(done, total)` counts them."""
+    """Open `db` and load archives in the order of their names, whatever the order given.
+
+    What only several lines of a trace show is checked by `check_events`, once all is loaded. `progress(done, total)`
+    counts archives.
+    """
     ordered = sorted(archives, key=lambda a: a.path.name)
-    with (
-        ThreadPoolExecutor(max_workers=2, thread_name_prefix="parse") as parser,
-        ThreadPoolExecutor(max_workers=1, thread_name_prefix="load") as loader,
-    ):
-        work = Ingest(db, parser, loader)
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="load") as loader:
+        work = Ingest(db, loader)
         for done, archive in enumerate(ordered, start=1):
             work.archive(archive)
             if progress is not None:

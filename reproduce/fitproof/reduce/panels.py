@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from ..errors import EvidenceError
 from ..schema import records
+from ..schema.canonical import canonical_json
 from .attempts import Attempt
-from .documents import checked, one_of, strict_json, utc_text, whole_lines
+from .documents import RecordError, checked, one_of, strict_json, utc_text, whole_lines
 from .identities import Known, SettingsBook, Stack, plan_digest, slot_id
 
 
@@ -34,12 +34,12 @@ def panel_rows(panel: Panel, archive: str, file_name: str, book: SettingsBook) -
     """
     where = f"{file_name}: {panel.name}"
     if panel.plan is None:
-        raise EvidenceError(where, found="no plan.json", expected="plan.json beside the slots")
+        raise RecordError(where, found="no plan.json", expected="plan.json beside the slots")
     plan, slots = _read_plan(panel.plan, panel.name, f"{where}/plan.json", book)
     starts = _read_ledger(panel.ledger or b"", f"{where}/ledger.jsonl")
     for place, attempt in panel.attempts.items():
         if place not in starts:
-            raise EvidenceError(
+            raise RecordError(
                 f"{where}/{place[0]}/attempt-{place[1]}", found="an attempt without a start in the ledger",
                 expected=f"a start line in {panel.name}/ledger.jsonl",
             )  # fmt: skip
@@ -47,7 +47,7 @@ def panel_rows(panel: Panel, archive: str, file_name: str, book: SettingsBook) -
             _check_attempt(attempt, plan, slots, starts[place][0])
     for place, (start, end) in starts.items():
         if place[0] not in slots:
-            raise EvidenceError(f"{where}/ledger.jsonl", found=f"slot {place[0]}", expected="a slot of plan.json")
+            raise RecordError(f"{where}/ledger.jsonl", found=f"slot {place[0]}", expected="a slot of plan.json")
         _check_end(panel.attempts.get(place), start, end, f"{where}/{place[0]}/attempt-{place[1]}")
     stacks = _stacks(panel, starts, where) if starts else {}
     attempts = []
@@ -68,25 +68,26 @@ def _read_plan(data: bytes, panel: str, where: str, book: SettingsBook) -> tuple
     plan = strict_json(data, where)
     if isinstance(plan, dict) and plan.get("schema_version") != records.SCHEMA_VERSION:
         found = f"schema_version {plan.get('schema_version')!r}"
-        raise EvidenceError(where, found=found, expected=f"schema_version {records.SCHEMA_VERSION}")
+        raise RecordError(where, found=found, expected=f"schema_version {records.SCHEMA_VERSION}")
     checked(plan, records.PLAN, where)
     if plan["panel"] != panel:
-        raise EvidenceError(where, found=f"panel {plan['panel']!r}", expected=f"{panel!r}, as its path")
+        raise RecordError(where, found=f"panel {plan['panel']!r}", expected=f"{panel!r}, as its path")
     slots: dict[str, tuple[dict, Known]] = {}
+    name = canonical_json(panel)
     for number, slot in enumerate(plan["slots"], start=1):
         place = f"{where} slot {number}"
         checked(slot, records.SLOT, place)
         known = book.look_up(slot["settings"], place)
-        expected = slot_id(panel, known, slot["seed"])
+        expected = slot_id(name, known, slot["seed"])
         if slot["slot_id"] != expected or expected in slots:
             found = f"slot_id {slot['slot_id']}" + (" twice" if expected in slots else "")
-            raise EvidenceError(
+            raise RecordError(
                 place, found=found, expected=f"{expected}, recomputed from panel, settings and seed, once"
             )
         slots[expected] = (slot, known)
     digest = plan_digest(plan, [known for _, known in slots.values()], where)
     if digest != plan["digest"]:
-        raise EvidenceError(where, found=f"content digest {digest}", expected=f"its own digest {plan['digest']}")
+        raise RecordError(where, found=f"content digest {digest}", expected=f"its own digest {plan['digest']}")
     return plan, slots
 
 
@@ -101,7 +102,7 @@ def _read_ledger(data: bytes, where: str) -> dict[tuple[str, int], tuple[dict, d
         utc_text(record, "at", place)
         key = (record["slot_id"], record["attempt"])
         if key in (found if record["event"] == "start" else ends):
-            raise EvidenceError(
+            raise RecordError(
                 place, found=f"a second {record['event']} of slot {key[0]}, attempt {key[1]}", expected="one"
             )
         if record["event"] == "start":
@@ -110,16 +111,14 @@ def _read_ledger(data: bytes, where: str) -> dict[tuple[str, int], tuple[dict, d
             ends[key] = (record, place)
     for key, (end, place) in ends.items():
         if key not in found:
-            raise EvidenceError(
-                place, found=f"an end of slot {key[0]}, attempt {key[1]}", expected="its start before it"
-            )
+            raise RecordError(place, found=f"an end of slot {key[0]}, attempt {key[1]}", expected="its start before it")
         one_of(end, "status", records.STATUSES, place)
         one_of(end, "failure_class", (None, *records.FAILURE_CLASSES), place)
         start = found[key][0]
         for name in ("allocation_id", "campaign"):
             # An interrupted attempt may be closed by the supervisor that goes on: another allocation.
             if end[name] != start[name] and not (name == "allocation_id" and end["status"] == "interrupted"):
-                raise EvidenceError(place, found=f"{name} {end[name]!r}", expected=f"{start[name]!r}, as its start")
+                raise RecordError(place, found=f"{name} {end[name]!r}", expected=f"{start[name]!r}, as its start")
         found[key] = (start, end)
     return found
 
@@ -127,10 +126,10 @@ def _read_ledger(data: bytes, where: str) -> dict[tuple[str, int], tuple[dict, d
 def _check_attempt(a: Attempt, plan: dict, slots: dict[str, tuple[dict, Known]], start: dict) -> None:
     where = f"{a.where}/trial.json"
     if a.slot_id not in slots:
-        raise EvidenceError(where, found=f"slot {a.slot_id}", expected="a slot of plan.json")
+        raise RecordError(where, found=f"slot {a.slot_id}", expected="a slot of plan.json")
     slot, known = slots[a.slot_id]
     if a.known.key != known.key or a.seed != slot["seed"]:
-        raise EvidenceError(
+        raise RecordError(
             where, found="settings or seed that differ from the plan's slot", expected="those of plan.json"
         )
     stated = {"plan_digest": (a.plan_digest, plan["digest"], "plan.json"),
@@ -139,7 +138,7 @@ def _check_attempt(a: Attempt, plan: dict, slots: dict[str, tuple[dict, Known]],
               "allocation_id": (a.allocation_id, start["allocation_id"], "its start in the ledger")}  # fmt: skip
     for name, (found, expected, source) in stated.items():
         if found != expected:
-            raise EvidenceError(where, found=f"{name} {found!r}", expected=f"{expected!r}, as in {source}")
+            raise RecordError(where, found=f"{name} {found!r}", expected=f"{expected!r}, as in {source}")
 
 
 def _check_end(attempt: Attempt | None, start: dict, end: dict | None, where: str) -> None:
@@ -149,7 +148,7 @@ def _check_end(attempt: Attempt | None, start: dict, end: dict | None, where: st
         return
     if (status, attempt.failure_class if attempt else None) != (end["status"], end["failure_class"]):
         found = f"result.json with status {status}" if status else "no result.json"
-        raise EvidenceError(
+        raise RecordError(
             where, found=found, expected=f"{end['status']} {end['failure_class']}, as the ledger's end says"
         )
 
@@ -158,7 +157,7 @@ def _stacks(panel: Panel, starts: dict, where: str) -> dict[tuple[str, int], Sta
     """The stack of every started attempt: its own, or where no trial.json was left that of its allocation or panel."""
     known = {place: a for place, a in panel.attempts.items() if a is not None}
     if not known:
-        raise EvidenceError(
+        raise RecordError(
             where, found="no attempt with a trial.json", expected="at least one, to know device and stack"
         )
     by_allocation = {a.allocation_id: a.stack for _, a in sorted(known.items(), reverse=True)}

@@ -1,7 +1,6 @@
 """From archives to view files: `reduce_archives` ingests, runs the SQL, writes. Nothing outside `out` is touched."""
 
 import hashlib
-import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,11 +8,12 @@ from pathlib import Path
 
 from ..schema.view import View
 from ..schema.views import VIEWS
-from .database import Database
-from .ingest import ArchiveFile, ingest
+from .database import FINAL_ROUNDS, STEPS_OF_VIEW, Database
+from .ingest import ArchiveFile, check_events, ingest
+from .scratch import scratch_folder
 from .writer import write_view
 
-WRITERS = 2  # views that are written at the same time
+WORKERS = 2  # steps of the SQL, and then views, that are made at the same time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,22 +39,24 @@ def reduce_archives(
     The order of `archives` and the number of `threads` do not change a byte. `progress(done, total)` counts archives.
     """
     archives = list(archives)
-    with tempfile.TemporaryDirectory(prefix="fitproof-") as scratch:
-        db = Database(Path(scratch), threads=threads or 1)
-        try:
-            ingest(db, archives, progress)
-            db.run_final()
-            return _write_all(db, out, archives)
-        finally:
-            db.close()
+    with (
+        scratch_folder() as scratch,
+        Database(scratch, threads=threads or 1) as db,
+        ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="reduce") as pool,
+    ):
+        ingest(db, archives, progress)
+        checked = pool.submit(check_events, db)
+        for lanes in FINAL_ROUNDS:
+            list(pool.map(db.run, lanes))
+        checked.result()
+        return _write_all(db, out, archives, pool)
 
 
-def _write_all(db: Database, out: Path, archives: list[ArchiveFile]) -> list[ReducedView]:
+def _write_all(db: Database, out: Path, archives: list[ArchiveFile], pool: ThreadPoolExecutor) -> list[ReducedView]:
     """All views in the order of the schema; those of a file per archive are begun first, for they take longest."""
-    with ThreadPoolExecutor(max_workers=WRITERS, thread_name_prefix="write") as pool:
-        views = sorted(VIEWS.values(), key=lambda view: not view.is_per_archive)
-        written = {view.name: pool.submit(_write, db, view, out, archives) for view in views}
-        return [written[name].result() for name in VIEWS]
+    views = sorted(VIEWS.values(), key=lambda view: not view.is_per_archive)
+    written = {view.name: pool.submit(_write, db, view, out, archives) for view in views}
+    return [written[name].result() for name in VIEWS]
 
 
 def _write(db: Database, view: View, out: Path, archives: list[ArchiveFile]) -> ReducedView:
@@ -64,6 +66,7 @@ def _write(db: Database, view: View, out: Path, archives: list[ArchiveFile]) -> 
         places = [(f"views/{view.name}/{name}.parquet", {"archive": name}) for name in names]
     else:
         places = [(f"views/{view.name}.parquet", None)]
+    db.run(STEPS_OF_VIEW.get(view.name, ()))
     with db.cursor() as connection:
         counts = {path: write_view(connection, view, out / path, digest, parameters) for path, parameters in places}
     written = tuple(path for path, rows in counts.items() if rows)

@@ -4,7 +4,6 @@ Nothing is written into the release. A view is identical when each of its files 
 the report names the file, and the first key and column that differ or that only the encoding does.
 """
 
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from .build import archives_below
 from .compare import difference, is_same_bytes
 from .ingest import ArchiveFile
 from .reduction import ReducedView, reduce_archives
+from .scratch import scratch_folder
 
 HINT = "git checkout -- views/ release.json  # or get the release again; maintainers: fitproof build"
 
@@ -53,15 +53,15 @@ def reproduce(
     verified = verify(root)
     problems = list(verified.problems)
     views: list[ViewReport] = []
-    with tempfile.TemporaryDirectory(prefix="fitproof-") as scratch:
+    with scratch_folder() as scratch:
         try:
             release = _release(root)
-            rebuilt = reduce_archives(_archives(root, release), Path(scratch), threads=threads, progress=progress)
+            rebuilt = reduce_archives(_archives(root, release), scratch, threads=threads, progress=progress)
         except EvidenceError as error:
             problems.append(Problem.of(error))
         else:
             for view in rebuilt:
-                wrong = _compare(view, root, Path(scratch), release)
+                wrong = _compare(view, root, scratch, release)
                 views.append(ViewReport(name=view.name, rows=view.rows, identical=not wrong))
                 problems += wrong
             problems += _stale(root, rebuilt)

@@ -58,16 +58,22 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "raw_trials": pa.schema([KEY, *_fields(records.TRIAL, _CHECKED_ELSEWHERE)]),
     "raw_environments": pa.schema([KEY, *_fields(records.ENVIRONMENT)]),
-    # the attempts of one batch that left a trial.json
-    "batch_attempts": pa.schema(
-        [KEY, ("is_eligible", pa.bool_()), ("is_cpu", pa.bool_()), ("baseline_used_bytes", _int)]
-    ),
     "raw_results": pa.schema([KEY, *_fields(records.RESULT)]),
     "raw_events": pa.schema(
         [KEY, ("line", _int), *EVENT_FIELDS.items(), ("value_int", _int), ("value_text", _text)]
     ),
+    # of one batch only, as Arrow; what is kept of it are the two tables of thinning.py
     "raw_memory": pa.schema(
         [KEY, ("sample", _int), *((name, _int) for name in records.MEMORY_CSV_HEADER.split(","))]
+    ),
+    # one row per interval with at least one sample, before thinning
+    "core_interval_peaks": pa.schema(
+        [KEY, ("interval", _int), ("device_used_bytes", _int), ("process_used_bytes", _int), ("samples", _int),
+         ("last_ns", _int), ("first_process_ns", _int), ("first_process_used_bytes", _int)]
+    ),
+    "core_thinned": pa.schema(
+        [KEY, ("sample", _int), ("elapsed_ns", _int), ("stage", _text), ("step", _int), ("interval", _int),
+         ("device_index", _int), ("device_used_bytes", _int), ("process_used_bytes", _int)]
     ),
 }  # fmt: skip
 
@@ -89,16 +95,11 @@ def to_arrow(name: str, rows: list[dict]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def run_lengths(keys: list[int], counts: list[int]) -> pa.Array:
-    """keys[i] repeated counts[i] times, as int64."""
-    pairs = [(key, count) for key, count in zip(keys, counts, strict=True) if count]
-    ends, total = [], 0
-    for _, count in pairs:
-        total += count
-        ends.append(total)
-    if not pairs:
+def run_lengths(values: list[int | None] | pa.Array, counts: list[int] | pa.Array) -> pa.Array:
+    """values[i] repeated counts[i] times, as int64."""
+    values, counts = pa.array(values, type=pa.int64()), pa.array(counts, type=pa.int64())
+    some = pc.greater(counts, 0)
+    ends = pc.cumulative_sum(counts.filter(some))
+    if not len(ends):
         return pa.array([], type=pa.int64())
-    encoded = pa.RunEndEncodedArray.from_arrays(
-        pa.array(ends, type=pa.int64()), pa.array([key for key, _ in pairs], type=pa.int64())
-    )
-    return pc.run_end_decode(encoded)
+    return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, values.filter(some)))

@@ -1,12 +1,12 @@
--- Grain: the first bad line of the batch. Input: batch_events. No row: all is well.
+-- Grain: the first bad line. Inputs: raw_events, raw_attempts. No row: all is well.
 -- A trace's clock never runs backwards; stages do not nest, and an end names the stage and step that began last.
 WITH ordered AS (
     SELECT attempt_key, line, t_ns, lag(t_ns) OVER (PARTITION BY attempt_key ORDER BY line) AS before_ns
-    FROM batch_events
+    FROM raw_events
 ), boundaries AS (
     SELECT attempt_key, line, event, stage, step,
            lag(event) OVER w AS before_event, lag(stage) OVER w AS before_stage, lag(step) OVER w AS before_step
-    FROM batch_events
+    FROM raw_events
     WHERE event IN ('stage_begin', 'stage_end')
     WINDOW w AS (PARTITION BY attempt_key ORDER BY line)
 ), bad AS (
@@ -22,4 +22,7 @@ WITH ordered AS (
     FROM boundaries
     WHERE event = 'stage_begin' AND before_event = 'stage_begin'
 )
-SELECT attempt_key, line, found, expected FROM bad ORDER BY attempt_key, line, found LIMIT 1
+SELECT a.archive, a.panel, a.slot_id, a.attempt_number, b.line, b.found, b.expected
+FROM bad AS b
+JOIN raw_attempts AS a USING (attempt_key)
+ORDER BY attempt_key, line, found LIMIT 1
