@@ -3,12 +3,14 @@
 import time
 from dataclasses import dataclass
 
+from ..schema.records import STAGES
 from ..schema.settings import Settings
-from ..simulate.capacity import smallest_capacity
+from ..simulate.capacity import SmallestCapacity, smallest_capacity
 from ..simulate.executor import IDLE, Simulation, simulate
-from ..simulate.placement import ASCENDING, DESCENDING
+from ..simulate.placement import ASCENDING, DESCENDING, Placement
 from ..simulate.profile import GpuProfile, load_profile
 from ..simulate.replay import Replay, replay
+from .answer import Holder, Prediction, StagePrediction
 
 MIB = 2**20
 MARGIN_BYTES = 2048 * MIB
@@ -16,69 +18,50 @@ LEAST_LABELLED_BYTES = 4096 * MIB
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StagePrediction:
-    """Peaks of a stage over all steps, under the capacity; `is_complete` False where memory ran out in it."""
+class Trace:
+    """One run of the program, to be asked about capacities. `least` is None where the program gave up by itself."""
 
-    stage: str
-    peak_allocated_bytes: int
-    peak_reserved_bytes: int
-    peak_device_used_bytes: int
-    is_complete: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Holder:
-    """Live allocations at the peak of allocated bytes: made by one operation in one stage."""
-
-    operation: str
-    stage: str
-    nbytes: int
-    count: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Prediction:
-    """What a trial of `settings` would show. Where it runs out of memory, peaks are what it held until then."""
-
-    capacity_bytes: int
-    completes: bool
-    label: str | None
-    """within_margin, above_margin or memory_failure; None below 4,096 MiB of capacity."""
-    failure: str | None
-    failure_stage: str | None
-    peak_allocated_bytes: int
-    peak_reserved_bytes: int
-    peak_device_used_bytes: int
-    smallest_capacity_bytes: int | None
-    """Least the card must offer, for the KV pool as it was sized; None where the program gave up by itself."""
-    smallest_without_retries_bytes: int | None
-    alloc_retries: int
-    stages: tuple[StagePrediction, ...]
-    bound_by: tuple[Holder, ...]
-    interval: dict[str, tuple[int, int]]
-    """Lowest and highest under other placements of segments and the spread of driver bytes."""
-    facts: dict[str, int | str]
-    attention: dict[str, int]
-    profile: str
+    simulation: Simulation
+    profile: GpuProfile
+    expandable: bool
+    least: SmallestCapacity | None
     seconds: float
 
 
-def predict(s: Settings, gpu: str = "h200", *, capacity_bytes: int | None = None, search: bool = True) -> Prediction:
-    """Predict a trial of `s` on the profiled card. `capacity_bytes`: what the driver has free, if not what `s` says.
-    Without `search` the smallest capacities stay None and the interval empty: it takes some ten replays.
-
-    Raises EnvironmentLacks for settings that a dry run cannot follow, UsageError for an unknown profile.
+def trace(s: Settings, gpu: str = "h200") -> Trace:
+    """Run the trial of `s` without a device and search for its smallest capacity. Raises EnvironmentLacks for settings
+    that a dry run cannot follow, UsageError for an unknown profile.
     """
     started = time.perf_counter()
     profile = load_profile(gpu)
     simulation = simulate(s, profile)
-    capacity = capacity_bytes or (profile.device_total_bytes if s.capacity_mib is None else s.capacity_mib * MIB)
     expandable = s.allocator == "expandable_segments"
-    at = {"expandable": expandable, "placement": profile.placement}
-    run = replay(simulation.events, capacity=capacity, **at)
+    least = None
+    if simulation.refusal is None:
+        least = smallest_capacity(simulation.events, expandable=expandable, placement=profile.placement)
+    seconds = time.perf_counter() - started
+    return Trace(simulation=simulation, profile=profile, expandable=expandable, least=least, seconds=seconds)
+
+
+def capacity_bytes(s: Settings, gpu: str = "h200") -> int:
+    """What the driver has free for a trial of `s`: what the settings say, or the whole card."""
+    return load_profile(gpu).device_total_bytes if s.capacity_mib is None else s.capacity_mib * MIB
+
+
+def predict(s: Settings, gpu: str = "h200") -> Prediction:
+    """Predict a trial of `s` on the profiled card. Raises as `trace` does."""
+    return at_capacity(trace(s, gpu), capacity_bytes(s, gpu))
+
+
+def at_capacity(of: Trace, capacity: int) -> Prediction:
+    """What the traced trial would show with `capacity` bytes free on the card."""
+    started = time.perf_counter()
+    simulation, least = of.simulation, of.least
+    run = _replayed(of, capacity, of.profile.placement)
     completes = run.completed and simulation.refusal is None
-    least = smallest_capacity(simulation.events, **at) if search and simulation.refusal is None else None
     failure, failure_stage = _failure(simulation, run)
+    stages = _stages(run, failure_stage)
+    highest = max(stages, key=lambda s: (s.peak_allocated_bytes, -STAGES.index(s.stage)), default=None)
     return Prediction(
         capacity_bytes=capacity,
         completes=completes,
@@ -88,19 +71,27 @@ def predict(s: Settings, gpu: str = "h200", *, capacity_bytes: int | None = None
         peak_allocated_bytes=run.peak_allocated,
         peak_reserved_bytes=run.peak_reserved,
         peak_device_used_bytes=run.peak_device_used,
+        peak_stage=highest and highest.stage,
         smallest_capacity_bytes=least and least.capacity,
         smallest_without_retries_bytes=least and least.without_retries,
         alloc_retries=run.num_alloc_retries,
-        stages=_stages(run, failure_stage),
+        stages=stages,
         bound_by=_bound_by(simulation),
-        interval=(
-            _interval(simulation, run, least and least.capacity, capacity, profile, expandable) if search else {}
-        ),
+        interval=_interval(of, run, capacity),
         facts=simulation.facts,
         attention=simulation.attention,
-        profile=profile.name,
-        seconds=round(time.perf_counter() - started, 3),
+        profile=of.profile.name,
+        seconds=round(of.seconds + time.perf_counter() - started, 3),
     )
+
+
+def _replayed(of: Trace, capacity: int, placement: Placement) -> Replay:
+    """The replay under the capacity. Up to its first refusal it is the unbounded one."""
+    if of.least is not None and placement == of.profile.placement:
+        for known in (of.least.unbounded, of.least.at_capacity):
+            if known.peak_device_used <= capacity < (known.smallest_refused or capacity + 1):
+                return known
+    return replay(of.simulation.events, capacity=capacity, expandable=of.expandable, placement=placement)
 
 
 def label(completes: bool, peak_device_used: int, capacity: int) -> str | None:
@@ -140,21 +131,17 @@ def _stages(run: Replay, failure_stage: str | None) -> tuple[StagePrediction, ..
     )
 
 
-def _interval(
-    simulation: Simulation, run: Replay, least: int | None, capacity: int, profile: GpuProfile, expandable: bool
-) -> dict[str, tuple[int, int]]:
-    others = [run] if expandable else [
-        run, *(replay(simulation.events, capacity=capacity, placement=p) for p in (ASCENDING, DESCENDING))
-    ]  # fmt: skip
+def _interval(of: Trace, run: Replay, capacity: int) -> dict[str, tuple[int, int]]:
+    others = [run] if of.expandable else [run, *(_replayed(of, capacity, p) for p in (ASCENDING, DESCENDING))]
     reserved = [other.peak_reserved for other in others]
     used = [other.peak_device_used for other in others]
-    spread = profile.driver_spread_bytes
+    spread = of.profile.driver_spread_bytes
     interval = {
         "peak_reserved_bytes": (min(reserved), max(reserved)),
         "peak_device_used_bytes": (min(used) - spread, max(used) + spread),
     }
-    if least is not None:
-        interval["smallest_capacity_bytes"] = (least - spread, least + spread)
+    if of.least is not None:
+        interval["smallest_capacity_bytes"] = (of.least.capacity - spread, of.least.capacity + spread)
     return interval
 
 
