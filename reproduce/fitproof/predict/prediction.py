@@ -1,7 +1,9 @@
 """One configuration's memory, stage by stage, and whether it fits: a dry run, replayed under the capacity."""
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from ..schema.records import STAGES
 from ..schema.settings import Settings
@@ -10,6 +12,7 @@ from ..simulate.executor import IDLE, Simulation, simulate
 from ..simulate.placement import ASCENDING, DESCENDING, Placement
 from ..simulate.profile import GpuProfile, load_profile
 from ..simulate.replay import Replay, replay
+from ..simulate.template import Event
 from .answer import Holder, Prediction, StagePrediction
 
 MIB = 2**20
@@ -106,7 +109,10 @@ def label(completes: bool, peak_device_used: int, capacity: int) -> str | None:
 def _failure(simulation: Simulation, run: Replay) -> tuple[str | None, str | None]:
     """What ran out of memory, in words, and the stage."""
     if run.failure is not None:
-        what = simulation.labels.get(run.failure.key, run.failure.key)
+        event = simulation.events[run.failure.event]
+        labels = event[1].labels if event[0] == "copy" else simulation.labels
+        key = run.failure.key - event[2] if event[0] == "copy" else run.failure.key
+        what = key if event[0] == "driver" else labels[key]
         return f"{what} asked for {run.failure.requested_bytes} bytes", run.failure.stage[0]
     if simulation.refusal is not None:
         return simulation.refusal, run.stages[-1].stage[0]
@@ -147,20 +153,26 @@ def _interval(of: Trace, run: Replay, capacity: int) -> dict[str, tuple[int, int
 
 def _bound_by(simulation: Simulation, most: int = 5) -> tuple[Holder, ...]:
     """The largest groups of allocations that are live when requested bytes peak, without a capacity."""
-    live: dict[int, tuple[int, str]] = {}
-    total, peak, at, stage = 0, 0, 0, IDLE
+    total = peak = at = 0
+    sizes: dict[int, int] = {}
     for index, event in enumerate(simulation.events):
+        above = 0  # what an event holds at most, beyond what it leaves
         if event[0] == "alloc":
-            live[event[1]] = (event[2], stage)
+            sizes[event[1]] = event[2]
             total += event[2]
-            if total > peak:
-                peak, at = total, index
         elif event[0] == "free":
-            total -= live.pop(event[1], (0, ""))[0]
-        elif event[0] == "stage":
-            stage = event[1][0]
-    live, stage = {}, IDLE
-    for event in simulation.events[: at + 1]:
+            total -= sizes.pop(event[1], 0)
+        elif event[0] == "copy":
+            left = {event[2] + key: event[1].sizes[key] for key in event[1].left}
+            sizes.update(left)
+            above = event[1].peak_bytes - sum(left.values())
+            total += sum(left.values())
+        if total + above > peak:
+            peak, at = total + above, index
+    labels = dict(simulation.labels)
+    live: dict[int, tuple[int, str]] = {}
+    stage = IDLE
+    for event in _up_to_peak(simulation.events, at, labels):
         if event[0] == "alloc":
             live[event[1]] = (event[2], stage)
         elif event[0] == "free":
@@ -169,6 +181,21 @@ def _bound_by(simulation: Simulation, most: int = 5) -> tuple[Holder, ...]:
             stage = event[1][0]
     groups: dict[tuple[str, str], list[int]] = {}
     for key, (nbytes, born) in live.items():
-        groups.setdefault((simulation.labels[key], born), []).append(nbytes)
+        groups.setdefault((labels[key], born), []).append(nbytes)
     holders = [Holder(operation=o, stage=b, nbytes=sum(n), count=len(n)) for (o, b), n in groups.items()]
     return tuple(sorted(holders, key=lambda h: (-h.nbytes, h.operation, h.stage))[:most])
+
+
+def _up_to_peak(events: Sequence[Event], at: int, labels: dict[int, str]) -> Iterator[Event]:
+    """Events up to event `at`; of earlier copies what they leave, of a copy there all until its own peak, labelled."""
+    for event in events[:at]:
+        if event[0] == "copy":
+            yield from (("alloc", event[2] + key, event[1].sizes[key]) for key in event[1].left)
+        else:
+            yield event
+    last = events[at]
+    if last[0] != "copy":
+        yield last
+        return
+    labels.update((last[2] + key, label) for key, label in enumerate(last[1].labels))
+    yield from islice(last[1].expanded(last[2]), last[1].peak_at + 1)

@@ -9,11 +9,8 @@ from collections.abc import Callable, Hashable
 
 import torch
 
-from .replay import Event
 from .tape import Tape
-
-Template = tuple[Event, ...]
-"""Events of one pool and stream, whose keys count from 0 in the order of the allocations."""
+from .template import Event, Template, expanded
 
 
 class Repeats:
@@ -23,8 +20,8 @@ class Repeats:
         self._tape, self._enabled = tape, enabled
         self._last: dict[Hashable, Template | None] = {}
         self._results: dict[Hashable, int | None] = {}
+        self._likes: dict[Hashable, torch.Tensor] = {}
         self._ready: set[Hashable] = set()
-        self.copied = 0
 
     def call(self, name: Hashable, function: Callable[[], torch.Tensor | None], *, trusted: bool = False):
         """function(), which returns one new tensor or None, or a copy of its events. `trusted`: one run is enough."""
@@ -35,8 +32,8 @@ class Repeats:
         key = None if result is None else self._tape.key_of(result)
         self.note(name, start, key, trusted=trusted)
         if name in self._ready and result is not None:
-            self._results[name, "like"] = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype,
-                                                              device="cpu")  # fmt: skip
+            shape, stride = result.shape, result.stride()
+            self._likes[name] = torch.empty_strided(shape, stride, dtype=result.dtype, device="cpu")
         return result
 
     def is_ready(self, name: Hashable) -> bool:
@@ -46,43 +43,38 @@ class Repeats:
         """The events from `start` on are one run of `name`."""
         if not self._enabled:
             return
-        template, local = _normalised(self._tape.events[start:])
-        if template is not None and (trusted or self._last.get(name) == template):
+        template, local = _template(self._tape, self._tape.events[start:])
+        last = self._last.get(name)
+        if template is not None and (trusted or (last is not None and last.events == template.events)):
             self._ready.add(name)
             self._results[name] = local.get(result_key)
         self._last[name] = template
-        self._results[name, "labels"] = [self._tape.labels[key] for key in local]
 
-    def copy(self, name: Hashable) -> list[int]:
-        """Append the events of `name` once more, in the tape's present pool and stream; the new keys."""
-        tape, keys = self._tape, []
-        labels = iter(self._results[name, "labels"])
-        for event in self._last[name]:
-            if event[0] == "alloc":
-                keys.append(tape.alloc(event[2], next(labels)))
-            else:
-                tape.free(keys[event[1]])
-        self.copied += 1
-        return keys
+    def copy(self, name: Hashable) -> int:
+        """The events of `name` once more, in the tape's present pool and stream; the first of their keys."""
+        return self._tape.copy(self._last[name])
 
     def _copy_call(self, name: Hashable) -> torch.Tensor | None:
-        keys, at = self.copy(name), self._results[name]
+        first, at = self.copy(name), self._results[name]
         if at is None:
             return None
-        like = self._results[name, "like"]
-        return self._tape.adopt(keys[at], tuple(like.shape), like.stride(), like.dtype)
+        like = self._likes[name]
+        return self._tape.adopt(first + at, tuple(like.shape), like.stride(), like.dtype)
 
 
-def _normalised(events: list[Event]) -> tuple[Template | None, dict[int, int]]:
+def _template(tape: Tape, events: list[Event]) -> tuple[Template | None, dict[int, int]]:
     """The template of events, None where they free something older or are more than allocations; and key -> index."""
     local: dict[int, int] = {}
-    template = []
-    for event in events:
-        if event[0] == "alloc":
-            local[event[1]] = len(local)
-            template.append(("alloc", local[event[1]], event[2]))
-        elif event[0] == "free" and event[1] in local:
-            template.append(("free", local[event[1]]))
-        else:
-            return None, local
-    return tuple(template), local
+    made, labels = [], []
+    for whole in events:
+        inside = whole[1].labels if whole[0] == "copy" else None
+        for event in expanded((whole,)):
+            if event[0] == "alloc":
+                local[event[1]] = len(local)
+                labels.append(tape.labels[event[1]] if inside is None else inside[event[1] - whole[2]])
+                made.append(("alloc", local[event[1]], event[2]))
+            elif event[0] == "free" and event[1] in local:
+                made.append(("free", local[event[1]]))
+            else:
+                return None, local
+    return Template(events=tuple(made), labels=tuple(labels)), local
