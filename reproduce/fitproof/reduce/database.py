@@ -12,7 +12,15 @@ from .tables import SCHEMAS, definition
 # Steps on one batch of attempts, in order. What the first two make serves the others and goes with the batch.
 BATCH_STEPS = ("_core_intervals", "_core_samples", "_core_thinned", "_core_interval_peaks", "_core_overheads")
 # Steps on everything, in order, before the views.
-FINAL_STEPS = ("_core_attempts", "_core_stacks", "_core_stage_runs", "_core_trials", "_core_configurations")
+FINAL_STEPS = (
+    "_core_attempts",
+    "_core_stacks",
+    "_core_stage_runs",
+    "_core_trials",
+    "_core_configurations",
+    "_core_boundaries",
+    "_core_predictions",
+)
 OF_ONE_BATCH = ("_core_intervals", "_core_samples")
 MEMORY_LIMIT = "320MiB"
 
