@@ -13,13 +13,22 @@ OUTPUTS = ("capacity_bytes", "completes", "label", "failure_stage", "failure", "
            "smallest_without_retries_bytes", "alloc_retries")  # fmt: skip
 
 
-def line(s: Settings, *, method: str = "dry_run", version: str = "1", minute: int = 0, refusal: str | None = None,
-         stages: dict[str, tuple[int, int]] | None = None, **outputs: object) -> dict:  # fmt: skip
+def line(
+    s: Settings,
+    *,
+    method: str = "dry_run",
+    version: str = "1",
+    minute: int = 0,
+    refusal: str | None = None,
+    stages: dict[str, tuple[int, int]] | None = None,
+    machine: dict[str, str] = MACHINE,
+    **outputs: object,
+) -> dict:
     """One prediction, frozen at 09:<minute>. `stages`: allocated and reserved MiB; `outputs`: bytes, default null."""
     return {
         "schema_version": SCHEMA_VERSION, "method": method, "method_version": version,
-        "frozen_at": f"2026-12-01T09:{minute:02d}:00.000000Z", "configuration_id": s.configuration_id(**MACHINE),
-        "settings_id": s.settings_id, "settings": s.identity(), **MACHINE, "own_torch": "2.13.0+cpu",
+        "frozen_at": f"2026-12-01T09:{minute:02d}:00.000000Z", "configuration_id": s.configuration_id(**machine),
+        "settings_id": s.settings_id, "settings": s.identity(), **machine, "own_torch": "2.13.0+cpu",
         "own_transformers": "5.17.0", "own_peft": "0.21.0", "code_digest": "d" * 64, "gpu_profile": "h200",
         "gpu_profile_digest": "e" * 64, "fitted_families": [], "refusal": refusal, **dict.fromkeys(OUTPUTS),
         "stages": [{"stage": name, "peak_allocated_bytes": allocated * MIB, "peak_reserved_bytes": reserved * MIB,

@@ -90,8 +90,8 @@ class Predictions:
         for name, ends in record["interval"].items():
             is_pair = isinstance(ends, list) and len(ends) == 2 and all(type(end) is int for end in ends)
             if name not in records.INTERVALS or not is_pair or not 0 <= ends[0] <= ends[1] < 2**63:
-                raise EvidenceError(where, found=f"interval {name} {ends!r}", expected=f"[lowest, highest] bytes of one "
-                                    f"of: {', '.join(records.INTERVALS)}")  # fmt: skip
+                expected = f"[lowest, highest] bytes of one of: {', '.join(records.INTERVALS)}"
+                raise EvidenceError(where, found=f"interval {name} {ends!r}", expected=expected)
 
     def _agree(self, key: Key, record: dict, where: str) -> None:
         """One version of a method has one answer. Files frozen at other times may repeat it."""
