@@ -74,7 +74,9 @@ def panel_settings(panel_index: int, count: int) -> list[Settings]:
     return made
 
 
-def plan_attempts(panel_index: int, *, attempts: int, samples: int, seed: int) -> tuple[dict, list[Attempt]]:
+def plan_attempts(
+    panel_index: int, *, attempts: int, samples: int, seed: int, predictions_digest: str | None = None
+) -> tuple[dict, list[Attempt]]:
     """The frozen plan and the attempts of one panel. `attempts` slots in groups of three seeds, two of them replaced.
 
     attempts is a multiple of 3 and at least 6.
@@ -109,13 +111,24 @@ def plan_attempts(panel_index: int, *, attempts: int, samples: int, seed: int) -
                 )
             )  # fmt: skip
     plan = {"schema_version": SCHEMA_VERSION, "panel": panel, "reason": "made for the benchmarks",
-            "device_kind": "cuda", "code_digest": CODE_DIGEST, "predictions_digest": None, "slots": slots}  # fmt: skip
+            "device_kind": "cuda", "code_digest": CODE_DIGEST, "predictions_digest": predictions_digest,
+            "slots": slots}  # fmt: skip
     return {**plan, "digest": sha256_hex(canonical_json(plan))}, made
 
 
-def write_panel(root: Path, panel_index: int = 0, *, attempts: int = 90, samples: int = 600, seed: int = 0) -> Path:
+def write_panel(
+    root: Path,
+    panel_index: int = 0,
+    *,
+    attempts: int = 90,
+    samples: int = 600,
+    seed: int = 0,
+    predictions_digest: str | None = None,
+) -> Path:
     """Write one panel below `root` and return its folder."""
-    plan, made = plan_attempts(panel_index, attempts=attempts, samples=samples, seed=seed)
+    plan, made = plan_attempts(
+        panel_index, attempts=attempts, samples=samples, seed=seed, predictions_digest=predictions_digest
+    )
     folder = root / plan["panel"]
     folder.mkdir(parents=True)
     _write_json(folder / "plan.json", plan)

@@ -15,10 +15,14 @@ from pathlib import Path
 
 import zstandard
 
+from .predictions import parse_file
+
 ATTEMPT_FILE = re.compile(
     r"(?P<panel>[^/]+)/(?P<slot>[0-9a-f]{16})/attempt-(?P<number>[1-9][0-9]*)/(?P<file>[a-z]+\.[a-z]+)"
 )
 PANEL_FILE = re.compile(r"(?P<panel>[^/]+)/(?P<file>plan\.json|ledger\.jsonl)")
+
+PREDICTIONS_FILE = re.compile(r"([^/]+/)?predictions\.jsonl")
 
 
 class ArchiveError(Exception):
@@ -84,8 +88,12 @@ def members(path: Path, *, sha256: str) -> Iterator[tuple[str, bytes]]:
         raise ArchiveError(f"{path.name}: MEMBERS.sha256 lists {missing[0]}, which is not there")
 
 
-def attempts(path: Path, *, sha256: str, panels: dict[str, Panel]) -> Iterator[RawAttempt]:
-    """Every attempt of one archive; plans and ledgers go into `panels` by name. Other members are passed over."""
+def attempts(
+    path: Path, *, sha256: str, panels: dict[str, Panel], predictions: list[dict] | None = None
+) -> Iterator[RawAttempt]:
+    """Every attempt of one archive; plans and ledgers go into `panels` by name, lines of predictions.jsonl into
+    `predictions`. Other members are passed over.
+    """
     name = path.name
     current: RawAttempt | None = None
     plans: dict[str, dict] = {}
@@ -96,6 +104,9 @@ def attempts(path: Path, *, sha256: str, panels: dict[str, Panel]) -> Iterator[R
                 plans[match["panel"]] = json.loads(data)
             else:
                 ledgers[match["panel"]] = _json_lines(data)
+            continue
+        if predictions is not None and PREDICTIONS_FILE.fullmatch(member):
+            predictions += parse_file(data)
             continue
         match = ATTEMPT_FILE.fullmatch(member)
         if not match:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from . import raw
+from . import predictions, raw
 from .archives import ArchiveError, Panel, RawAttempt, attempts
 from .identity import Stack, configuration_id, settings_id, stack_of
 from .release import Release
-from .tables import ATTEMPTS, CONFIGURATIONS, SLOTS, STAGES, TRIALS, Tables
+from .tables import ATTEMPTS, CONFIGURATIONS, PREDICTIONS, SLOTS, STAGES, TRIALS, Tables
 
 SEEDS = 3
 SUFFIX = ".tar.zst"
@@ -29,6 +29,8 @@ class Started:
     at: str
     archive: str
     folder: RawAttempt | None
+    predictions_digest: str | None
+    """Of the predictions that its plan names."""
     row: dict | None = None
     """Its row of trials, where it is eligible."""
 
@@ -45,6 +47,8 @@ class Book:
     planned: dict[SlotKey, tuple[int, dict, Stack]] = field(default_factory=dict)
     """slot -> seed, settings, stack"""
     stages: list[dict] = field(default_factory=list)
+    predictions: list[dict] = field(default_factory=list)
+    """Lines of predictions.jsonl."""
 
 
 def read_archives(release: Release) -> Tables:
@@ -53,12 +57,17 @@ def read_archives(release: Release) -> Tables:
     for name, entry in sorted(release.archives.items()):
         _read_one(book, release, name, entry["sha256"])
     trials = _first_eligible(book)
+    configurations = _configuration_rows(book, trials)
+    labels = {row["configuration_id"]: row["label"] for row in configurations}
     return Tables(
         attempts=pl.DataFrame([_attempt_row(s) for s in book.started], schema=ATTEMPTS, orient="row"),
         slots=pl.DataFrame(_slot_rows(book), schema=SLOTS, orient="row"),
         trials=pl.DataFrame([t.row for t in trials], schema=TRIALS, orient="row"),
         stages=pl.DataFrame(book.stages, schema=STAGES, orient="row"),
-        configurations=pl.DataFrame(_configuration_rows(book, trials), schema=CONFIGURATIONS, orient="row"),
+        configurations=pl.DataFrame(configurations, schema=CONFIGURATIONS, orient="row"),
+        predictions=pl.DataFrame(
+            predictions.rows(book.predictions, _measured(book, trials, labels)), schema=PREDICTIONS, orient="row"
+        ),
     )
 
 
@@ -67,7 +76,9 @@ def _read_one(book: Book, release: Release, name: str, sha256: str) -> None:
     panels: dict[str, Panel] = {}
     folders: dict[tuple[str, str, int], RawAttempt] = {}
     rows: dict[tuple[str, str, int], dict] = {}
-    for attempt in attempts(release.root / "releases" / name, sha256=sha256, panels=panels):
+    for attempt in attempts(
+        release.root / "releases" / name, sha256=sha256, panels=panels, predictions=book.predictions
+    ):
         if attempt.trial is None:
             continue
         place = attempt.panel, attempt.slot_id, attempt.number
@@ -91,6 +102,7 @@ def _read_one(book: Book, release: Release, name: str, sha256: str) -> None:
                 Started(
                     slot=key, seed=slot["seed"], settings=slot["settings"], stack=stack, number=start["attempt"],
                     at=start["at"], archive=name.removesuffix(SUFFIX), folder=folder, row=rows.get(place),
+                    predictions_digest=content.plan["predictions_digest"],
                 )
             )  # fmt: skip
         for campaign, stack in runs:
@@ -149,7 +161,8 @@ def _slot_rows(book: Book) -> list[dict]:
     return rows
 
 
-def _configuration_rows(book: Book, trials: list[Started]) -> list[dict]:
+def _of_first_campaign(book: Book, trials: list[Started]) -> dict[str, list[Started]]:
+    """configuration_id -> its trials in the campaign whose first attempt started first."""
     first_start: dict[str, tuple[str, str]] = {}
     for started in book.started:
         identity = started.slot[3]
@@ -158,6 +171,24 @@ def _configuration_rows(book: Book, trials: list[Started]) -> list[dict]:
     for trial in trials:
         if trial.slot[1] == first_start[trial.slot[3]][1]:
             eligible[trial.slot[3]].append(trial)
+    return eligible
+
+
+def _measured(book: Book, trials: list[Started], labels: dict[str, str | None]) -> dict[str, dict]:
+    """What predictions are compared with: label, failure, digests named and largest peaks of each configuration."""
+    return {
+        identity: {
+            "label": labels[identity],
+            "failed": any(t.status == "memory_failure" for t in own),
+            "digests": {t.predictions_digest for t in own},
+            **{peak: raw.largest(t.row[peak] for t in own) for peak in predictions.ERRORS.values()},
+        }
+        for identity, own in _of_first_campaign(book, trials).items()
+    }
+
+
+def _configuration_rows(book: Book, trials: list[Started]) -> list[dict]:
+    eligible = _of_first_campaign(book, trials)
     capacities: dict[str, list[int]] = defaultdict(list)  # of all its attempts that say one
     for started in book.started:
         if started.folder and started.folder.trial["capacity_mib"] is not None:

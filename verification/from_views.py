@@ -2,8 +2,9 @@
 
 import polars as pl
 
+from .predictions import ERRORS, PPB
 from .release import Release
-from .tables import ATTEMPTS, CONFIGURATIONS, SLOTS, STAGES, TRIALS, Tables
+from .tables import ATTEMPTS, CONFIGURATIONS, PREDICTIONS, SLOTS, STAGES, TRIALS, Tables
 
 NS, MIB = 1_000_000_000, 1_048_576
 
@@ -35,7 +36,21 @@ def read_views(release: Release) -> Tables:
         trials=_take(scan(release, "trials").with_columns(scaled("wall_seconds", NS, "wall_ns")), TRIALS),
         stages=_take(scan(release, "stage_peaks").with_columns(scaled("seconds", NS, "ns")), STAGES),
         configurations=_take(configurations, CONFIGURATIONS),
+        predictions=_take(_predictions(release), PREDICTIONS),
     )
+
+
+def _predictions(release: Release) -> pl.LazyFrame:
+    """Every prediction, with its errors where there are any."""
+    key = ["configuration_id", "method", "method_version"]
+    errors = scan(release, "prediction_errors").select(
+        *key,
+        "is_label_right",
+        pl.lit(True).alias("is_measured"),
+        *((pl.col(f"{name}_error") * PPB).round().cast(pl.Int64).alias(f"{name}_ppb") for name in ERRORS),
+    )
+    joined = scan(release, "predictions").join(errors, on=key, how="left")
+    return joined.with_columns(pl.col("is_measured").fill_null(False))
 
 
 def _take(frame: pl.LazyFrame, columns: dict) -> pl.DataFrame:

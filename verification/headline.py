@@ -2,6 +2,7 @@
 
 import polars as pl
 
+from .predictions import ERRORS
 from .tables import PEAKS, Tables
 
 Headline = dict[str, int | str | None]
@@ -34,12 +35,34 @@ def headline(tables: Tables) -> Headline:
         f"stage nanoseconds [{stage}, {coverage}]": ns
         for stage, coverage, ns in tables.stages.group_by("stage", "coverage").agg(pl.col("ns").sum()).iter_rows()
     }
+    numbers |= _accuracy(tables.predictions)
     for row in described.iter_rows(named=True):
         slot = _name([row[k] for k in ("panel", "campaign", "slot_id", "configuration_id")])
         numbers |= {f"{name} [{slot}]": row[name] for name in ("state", "process_overhead_bytes", *PEAKS)}
     for row in tables.configurations.iter_rows(named=True):
         names = ("label", "single_run_state", "limit_bytes", "max_completed_peak_bytes")
         numbers |= {f"{name} [{row['configuration_id']}]": row[name] for name in names}
+    return numbers
+
+
+def _accuracy(predictions: pl.DataFrame) -> Headline:
+    """Per method, over the newest version of each configuration and over frozen rows as frozen: labels and errors."""
+    numbers = _counts(
+        predictions, "predictions", "method", "method_version", "is_latest", "is_prospective", "is_measured"
+    )
+    for standing in ("is_latest", "is_prospective"):
+        for (method,), own in predictions.filter(pl.col(standing) & pl.col("is_measured")).group_by("method"):
+            where = f"[{method}, {standing}]"
+            right = own["is_label_right"].drop_nulls()
+            numbers |= {f"labels right {where}": right.sum(), f"labels judged {where}": right.len()}
+            for name in ERRORS:
+                errors = own[f"{name}_ppb"].drop_nulls().abs()
+                if errors.len():
+                    mean = errors.sum() // errors.len()
+                    numbers |= {
+                        f"mean {name} error, ppb {where}": mean,
+                        f"worst {name} error, ppb {where}": errors.max(),
+                    }
     return numbers
 
 

@@ -21,6 +21,11 @@ CONFIGURATIONS = {"configuration_id": pl.String, "settings_id": pl.String, "mode
                   "label": pl.String, "single_run_state": pl.String, "limit_bytes": pl.Int64,
                   "max_completed_peak_bytes": pl.Int64}  # fmt: skip
 
+PREDICTIONS = {"configuration_id": pl.String, "method": pl.String, "method_version": pl.String,
+               "is_prospective": pl.Boolean, "is_latest": pl.Boolean, "is_measured": pl.Boolean,
+               "predicted_label": pl.String, "is_label_right": pl.Boolean, "allocated_ppb": pl.Int64,
+               "reserved_ppb": pl.Int64, "device_used_ppb": pl.Int64}  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tables:
@@ -31,3 +36,4 @@ class Tables:
     trials: pl.DataFrame
     stages: pl.DataFrame
     configurations: pl.DataFrame
+    predictions: pl.DataFrame

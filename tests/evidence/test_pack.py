@@ -15,6 +15,7 @@ from fitproof.errors import EvidenceError, FitproofError, UsageError
 from fitproof.evidence import pack as pack_module
 from fitproof.evidence.files import read_sidecar
 from fitproof.evidence.pack import pack
+from fitproof.evidence.reader import read_members
 
 NAME = "2026-12-01_cpu_test.tar.zst"
 
@@ -182,6 +183,20 @@ def test_files_that_are_no_part_of_a_panel(run: Path, out: Path, name: str) -> N
     (run / name).parent.mkdir(parents=True, exist_ok=True)
     (run / name).write_text("x")
     assert Path(refused([run], out).subject).name == Path(name).name
+
+
+def test_predictions_go_in_beside_their_plan_once(run: Path, out: Path, tmp_path: Path) -> None:
+    write_plan(tmp_path / "frozen")
+    for folder in (run, tmp_path / "frozen"):
+        (folder / "grpo" / "predictions.jsonl").write_text("{}\n")
+    (run / "grpo" / "predictions.jsonl.partial").write_text("{")
+    packed = pack([run, tmp_path / "frozen"], out)
+    names = [member.name for member in read_members(out, expected_sha256=packed.sha256)]
+    assert names.count("grpo/predictions.jsonl") == 1
+    assert "grpo/predictions.jsonl.partial" not in names
+    (tmp_path / "frozen" / "grpo" / "predictions.jsonl").write_text("{ }\n")
+    with pytest.raises(EvidenceError, match="two files of one name"):
+        pack([run, tmp_path / "frozen"], out)
 
 
 def test_a_file_that_the_runner_never_finished_is_left_out(run: Path, out: Path) -> None:

@@ -8,7 +8,11 @@ import fitproof
 import pytest
 import yaml
 from fitproof.hub.card import CARD, check_card, render, write_card
+from fitproof.schema.views import VIEWS
 
+from tests.hub.conftest import write
+
+PREDICTION_ERRORS = VIEWS["prediction_errors"]
 RUFF = Path(sys.executable).with_name("ruff")
 
 
@@ -64,6 +68,29 @@ def test_tables_come_from_the_data(card):
     assert "| grid | 3 | 2 | 0 | 1 | 0 | 0 |" in card
     assert "| ineligible | timeout | over 540 s | 1 |" in card
     assert "| `memory_samples` | 3 | `measured` | thinned sample |" in card
+
+
+def test_accuracy_is_over_the_newest_version_and_over_frozen_rows_apart(release, views):
+    key = {"method": "dry_run", "measured_label": "within_margin", "predicted_label": "within_margin"}
+    rows = [
+        dict(configuration_id="c0", method_version="1", is_latest=False, is_prospective=True, reserved_error=-0.04,
+             is_label_right=True, margin_fraction=0.5, measured_peak_stage="rollout", **key),
+        dict(configuration_id="c0", method_version="2", is_latest=True, is_prospective=False, reserved_error=0.02,
+             is_label_right=True, margin_fraction=0.5, measured_peak_stage="rollout", **key),
+        dict(configuration_id="c1", method_version="2", is_latest=True, is_prospective=False, reserved_error=0.0,
+             is_label_right=False, margin_fraction=0.001, measured_peak_stage="actor_update", **key),
+        dict(configuration_id="c2", method="a-peer", method_version="0", is_latest=True, is_prospective=False),
+    ]  # fmt: skip
+    write(PREDICTION_ERRORS, rows, release / "views" / "prediction_errors.parquet")
+    card = render(release, (*views, PREDICTION_ERRORS))["README.md"]
+    table = card.split("## How good are the predictions")[1].split("## ")[0]
+    lines = [line.strip("| ") for line in table.splitlines() if line.startswith("| ") and "---" not in line][1:]
+    assert lines == [
+        "dry_run | newest version | 2 | 1 | 1 of 2 | 1 of 1 | 2 |  |  | 1.00 | 2.00 | 2.00 | 2.00",
+        "dry_run | frozen before its trials | 1 | 1 | 1 of 1 | 1 of 1 | 1 |  |  | 4.00 | 4.00 | 4.00 | 4.00",
+        "a-peer | newest version | 1 | 1 | 0 of 0 | 0 of 0 | 0",
+    ]
+    assert "How good are the predictions" not in render(release, views)["README.md"]
 
 
 def test_the_dictionary_has_every_column_of_every_view(release, views):

@@ -139,6 +139,48 @@ def test_the_label_is_of_the_three_smallest_seeds_under_their_smallest_limit(vie
     assert (unknown[20_480], unknown[24_576]) == (("unresolved", None), ("memory_failure", None))
 
 
+def test_a_prediction_is_prospective_only_where_the_plan_of_the_trials_names_it(views):
+    rows = views("predicted")["predictions"]
+    standing = {(r["method"], r["method_version"], r["configuration_id"]): r for r in rows}
+    assert len(rows) == len(standing) == 7
+    errors = views("predicted")["prediction_errors"]
+    assert len(errors) == 5  # C and D have no trial
+    assert {(r["method_version"], r["is_prospective"], r["is_latest"]) for r in errors if r["method"] == "dry_run"} == {
+        ("1", True, False), ("2", False, True),
+    }  # fmt: skip
+    unmeasured = [r for r in rows if r["configuration_id"] not in {e["configuration_id"] for e in errors}]
+    assert [(r["is_prospective"], r["is_latest"]) for r in unmeasured] == [(False, True)] * 2
+    [refused] = [r for r in unmeasured if r["refusal"]]
+    assert (refused["predicted_label"], refused["predicted_peak_reserved_bytes"]) == (None, None)
+
+
+def test_errors_are_against_the_measurement_and_null_where_a_trial_failed(views):
+    errors = views("predicted")["prediction_errors"]
+    completed = one(errors, method_version="2", measured_label="within_margin")
+    assert completed["reserved_error"] == 9_090 / 9_000 - 1
+    assert completed["device_used_error"] == 9_595 / 9_500 - 1
+    assert completed["allocated_error"] == completed["worst_stage_allocated_error"] == 0
+    assert completed["worst_stage_reserved_error"] == max(9_090 / 9_000, 6_060 / 6_000) - 1
+    assert completed["measured_peak_stage"] == completed["predicted_peak_stage"] == "actor_update"
+    assert completed["margin_fraction"] == (14_324 - 9_500) / 16_372
+    bisected = (completed["measured_fails_at_bytes"], completed["measured_completes_at_bytes"])
+    assert bisected == (9_788 * MIB, 9_888 * MIB)
+    assert completed["smallest_capacity_error"] == 9_840 / 9_888 - 1
+    failed = one(errors, method_version="2", measured_label="memory_failure")
+    nulls = ("reserved_error", "device_used_error", "allocated_error", "worst_stage_reserved_error",
+             "measured_peak_reserved_bytes", "measured_peak_stage", "smallest_capacity_error")  # fmt: skip
+    assert [failed[name] for name in nulls] == [None] * 7
+    assert failed["margin_fraction"] == 412 / 16_372
+    assert (failed["is_label_right"], failed["measured_failure_stage"]) == (True, "rollout")
+    peer = one(errors, method="fitcheck-llm")
+    assert (peer["reserved_error"], peer["device_used_error"], peer["is_label_right"]) == (
+        9_900 / 9_000 - 1,
+        None,
+        None,
+    )
+    assert peer["margin_fraction"] == completed["margin_fraction"]
+
+
 def test_a_small_card_has_a_state_but_no_label(views):
     [configuration] = views("small_capacity")["configurations"]
     assert configuration["label"] is None

@@ -4,10 +4,13 @@ import json
 
 import fake_child
 import pytest
-from fake_panels import results
-from fitproof.errors import UsageError
+from fake_panels import fake_panel, results
+from fitproof.errors import EvidenceError, UsageError
 from fitproof.runner.ledger import Ledger, read_ledger
+from fitproof.runner.plan import freeze
 from fitproof.runner.processes import session_members
+from fitproof.runner.recover import keep_predictions
+from fitproof.schema.canonical import sha256_hex
 from fitproof.schema.records import ATTEMPT_FILES, LEDGER, MEMORY_CSV_HEADER, PLAN, RESULT, TRIAL, problems
 
 
@@ -138,3 +141,19 @@ def test_a_stack_that_does_not_import_is_said_before_anything_starts(run_fake, t
 
     with pytest.raises(EnvironmentLacks, match="no_such_module"):
         Spawner(target="fake_child:main", preload=("no_such_module",)).start_server()
+
+
+def test_the_predictions_that_a_plan_names_are_kept_beside_it(tmp_path):
+    """Another file in their place is refused before anything starts; none there is no fault."""
+    folder, source = tmp_path / "runs" / "fake", tmp_path / "predictions.jsonl"
+    folder.mkdir(parents=True)
+    source.write_bytes(b"{}\n")
+    named = freeze(fake_panel(fake_child.COMPLETES), predictions_digest=sha256_hex(b"{}\n"))
+    keep_predictions(named, source, folder)
+    assert (folder / "predictions.jsonl").read_bytes() == b"{}\n"
+    keep_predictions(named, tmp_path / "none", folder)
+    source.write_bytes(b"{ }\n")
+    with pytest.raises(EvidenceError, match="which the plan names"):
+        keep_predictions(named, source, folder)
+    keep_predictions(freeze(fake_panel(fake_child.COMPLETES)), source, tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["predictions.jsonl", "runs"]

@@ -3,22 +3,31 @@
 from pathlib import Path
 
 import pytest
+from fitproof.predict.prediction import predict
+from fitproof.schema.settings import FIELD_NAMES, Settings
 
 ROOT = Path(__file__).parents[2]
+CONFIGURATIONS = ROOT / "views" / "configurations.parquet"
 
 
-@pytest.mark.parametrize("name", ["Llama-3.2-1B-Instruct short 32", "Qwen2.5-0.5B-Instruct short 16 0.7"])
-def test_peaks_and_labels_are_the_measured_ones(name):
-    if not (ROOT / "views" / "stage_peaks.parquet").is_file():
+@pytest.mark.parametrize(
+    ("model", "micro_batch", "label"),
+    [("meta-llama/Llama-3.2-1B-Instruct", 32, "memory_failure"), ("Qwen/Qwen2.5-0.5B-Instruct", 16, "within_margin")],
+)
+def test_peaks_and_labels_are_the_measured_ones(model, micro_batch, label):
+    pq = pytest.importorskip("pyarrow.parquet")
+    if not CONFIGURATIONS.is_file():
         pytest.skip("this checkout has no published views")
-    pytest.importorskip("pyarrow")
-    from fitproof.predict.compare import compare
-
-    rows = compare(ROOT, name)
+    rows = [
+        row for row in pq.read_table(CONFIGURATIONS).to_pylist()
+        if (row["model_id"], row["workload"], row["actor_micro_batch"]) == (model, "short", micro_batch)
+        and row["device"] == "NVIDIA H200" and row["capacity_source"] == "emulated" and row["label"] == label
+    ]  # fmt: skip
     if not rows:
         pytest.skip("the published views have no such configuration")
-    for row in rows:
-        assert row.predicted == row.measured
-        assert row.failure_stage_agrees
-        assert abs(row.allocated_error) < 1e-3
-        assert abs(row.reserved_error) < 1e-2
+    row = rows[0]
+    found = predict(Settings(**{name: row[name] for name in FIELD_NAMES}))
+    assert found.label == label
+    if label != "memory_failure":
+        assert found.peak_allocated_bytes == pytest.approx(row["max_completed_allocated_mib"] * 2**20, rel=1e-3)
+        assert found.peak_reserved_bytes == pytest.approx(row["max_completed_reserved_mib"] * 2**20, rel=1e-2)

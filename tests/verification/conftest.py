@@ -10,10 +10,12 @@ from fitproof.evidence.pack import pack
 from fitproof.evidence.release import Release, ViewEntry, ViewFile, archive_entry, dump_release
 from fitproof.reduce.ingest import ArchiveFile
 from fitproof.reduce.reduction import reduce_archives
+from fitproof.schema.canonical import sha256_hex
 from fitproof.schema.records import SCHEMA_VERSION
 from fitproof.schema.views import VIEWS
 
 from benchmarks import synthetic
+from tests.reduce.raw_predictions import MIB, line, write
 from verification.archives import sha256_file
 
 
@@ -46,6 +48,25 @@ def _file(root: Path, name: str) -> ViewFile:
     return ViewFile(path=name, bytes=(root / name).stat().st_size, sha256=sha256_file(root / name))
 
 
+def _predict(folder: Path, panel: int, configurations: int) -> str:
+    """Two versions of predictions for a panel, the older one in `folder`, to be named by its plan; its digest."""
+    machine = {"device": synthetic.DEVICE, "torch": "2.13", "transformers": "5.17"}
+    older, newer = [], []
+    for i, settings in enumerate(synthetic.panel_settings(panel, configurations)):
+        peak = (5 + 17 * i // (configurations - 1)) << 30
+        fits = peak < synthetic.EFFECTIVE
+        answer = {
+            "completes": fits, "label": "within_margin" if fits else "memory_failure", "peak_reserved_bytes": peak,
+            "peak_allocated_bytes": peak - 5, "peak_device_used_bytes": peak + MIB, "peak_stage": "actor_update",
+            "smallest_capacity_bytes": peak, "interval": {"peak_reserved_bytes": [peak - 1, peak + 1]},
+            "failure_stage": None if fits else "actor_update", "machine": machine,
+        }  # fmt: skip
+        older.append({**line(settings, **answer), "frozen_at": "2025-12-31T00:00:00.000000Z"})
+        newer.append({**line(settings, version="2", **answer), "frozen_at": "2026-02-01T00:00:00.000000Z"})
+    write(folder.parent / "newer" / "predictions.jsonl", *newer)
+    return sha256_hex(write(folder / "predictions.jsonl", *older))
+
+
 @pytest.fixture(scope="session")
 def published(tmp_path_factory) -> Path:
     """Do not change it: copy it."""
@@ -53,7 +74,8 @@ def published(tmp_path_factory) -> Path:
     (root / "releases").mkdir()
     for number, attempts in enumerate((30, 12)):
         runs = tmp_path_factory.mktemp("runs")
-        synthetic.write_panel(runs, number, attempts=attempts, samples=60)
+        digest = _predict(runs / "frozen", number, attempts // 3) if number == 0 else None
+        synthetic.write_panel(runs, number, attempts=attempts, samples=60, predictions_digest=digest)
         pack([runs], root / "releases" / f"2026-01-01_synthetic_part-{number}.tar.zst", level=3)
     _publish(root)
     return root

@@ -60,6 +60,18 @@ BROKEN = [
     ("labels_follow_trials", "configurations", "SET label = NULL"),
     ("labels_follow_trials", "configurations", "SET limit_mib = limit_mib + 2048"),
     ("labels_follow_trials", "trials", "SET state = 'memory_failure', failure_class = 'device_memory'"),
+    ("latest_predictions_were_frozen_last", "predictions", "SET is_latest = NOT is_latest"),
+    ("latest_predictions_were_frozen_last", "predictions", "SET is_latest = true"),
+    ("margin_fractions_follow_their_parts", "prediction_errors", "SET margin_fraction = margin_fraction * 1.001"),
+    ("margin_fractions_follow_their_parts", "prediction_errors", "SET measured_fails_at_bytes = 5"),
+    ("prediction_errors_follow_their_parts", "prediction_errors", "SET reserved_error = reserved_error + 1e-6"),
+    ("prediction_errors_follow_their_parts", "prediction_errors", "DELETE WHERE is_latest"),
+    ("prediction_errors_follow_their_parts", "prediction_errors", "SET is_label_right = NOT is_label_right"),
+    ("prediction_errors_follow_their_parts", "predictions", "DELETE WHERE is_latest"),
+    ("prospective_predictions_were_named_by_the_plan", "predictions", "SET is_prospective = NOT is_prospective"),
+    ("prospective_predictions_were_named_by_the_plan", "predictions", "SET frozen_at = '2027-01-01'"),
+    ("refused_predictions_say_nothing_else", "predictions", "SET refusal = 'cannot'"),
+    ("refused_predictions_say_nothing_else", "predictions", "SET predicted_completes = NOT predicted_completes"),
     ("memory_failures_stand_in_failures", "failures", "DELETE WHERE seed = 1"),
     ("memory_failures_stand_in_failures", "trials", "DELETE WHERE state = 'memory_failure'"),
     ("overhead_is_plausible", "trials", "SET process_overhead_bytes = 9000000000"),
@@ -101,6 +113,7 @@ BROKEN = [
     ("trial_state_follows_its_peak", "trials", "SET state = NULL"),
     ("trials_agree_with_configurations", "trials", "SET workload = 'chat'"),
     ("vocabulary_is_closed", "stage_peaks", "SET stage = 'training' WHERE stage = 'actor_update'"),
+    ("vocabulary_is_closed", "predictions", "SET predicted_label = 'unresolved'"),
     ("vocabulary_is_closed", "attempts", "SET status = 'done' WHERE seed = 1"),
 ]
 STRUCTURE = {
@@ -121,6 +134,8 @@ STRUCTURE = {
     "memory_samples -> trials": ("trials", "DELETE WHERE seed = 2"),
     "iteration_costs -> trials": ("trials", "DELETE WHERE seed = 2"),
     "failures -> trials": ("trials", "DELETE WHERE state = 'memory_failure'"),
+    "prediction_errors -> predictions": ("predictions", "DELETE WHERE is_latest"),
+    "prediction_errors -> configurations": ("configurations", "DELETE WHERE label = 'memory_failure'"),
     "panel_slots -> configurations": ("configurations", "DELETE WHERE label = 'memory_failure'"),
 }
 

@@ -16,6 +16,8 @@ TAMPER = {
     "attempts": ("device_seconds = device_seconds + 1e-9", "device nanoseconds: "),
     "stage_peaks": ("peak_allocated_bytes = peak_allocated_bytes + 1", "stage peak peak_allocated_bytes ["),
     "configurations": ("label = 'within_margin'", "label ["),
+    "predictions": ("is_prospective = NOT is_prospective", "predictions ["),
+    "prediction_errors": ("reserved_error = reserved_error * 1.01", "mean reserved error, ppb ["),
     "panel_slots": ("state = 'completed'", "planned slots ["),
 }
 

@@ -20,6 +20,9 @@ UNION ALL
 SELECT DISTINCT 'stage_peaks.coverage', coverage FROM stage_peaks
 WHERE coverage NOT IN ('completed', 'terminal_partial')
 UNION ALL
+SELECT DISTINCT 'predictions.predicted_label', predicted_label FROM predictions
+WHERE predicted_label NOT IN ('within_margin', 'above_margin', 'memory_failure')
+UNION ALL
 SELECT DISTINCT 'stage_peaks.stage', stage FROM stage_peaks
 WHERE stage NOT IN ('initializing', 'rollout', 'rollout_logprob', 'reference_logprob', 'teacher_scoring', 'reward',
                     'actor_update', 'critic_update', 'weight_sync', 'checkpoint', 'validation', 'idle')

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
+from ..schema.records import PREDICTIONS
 from .output import emit, emit_json, emit_rows, say
+from .predicted_panel import Gpu, NoCache, Torch, Transformers, predicted, show_predicted
 from .progress import progress_bar
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout.")]
@@ -47,20 +49,41 @@ def plan(
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the frozen plan.")
     ] = None,
     device: Device = None,
+    predict: Annotated[
+        bool, typer.Option("--predict", help="Freeze predictions first, beside the plan, which names their digest.")
+    ] = False,
+    gpu: Gpu = "h200",
+    torch: Torch = None,
+    transformers: Transformers = None,
+    no_cache: NoCache = False,
     as_json: Json = False,
 ) -> None:
     """Freeze a panel: slots, seeds, settings, estimates, digest.
 
     Without -o it is only shown. A plan carries the digest of the code that made it; other code refuses to run it.
 
+    --predict simulates every configuration and writes predictions.jsonl into the plan's folder before the plan itself:
+    the plan names their digest and the trials name the plan, so nobody has to believe a date. What the dry run cannot
+    follow is frozen with its reason. `fitproof run` keeps both files with the trials.
+
     \b
     Examples:
       fitproof plan quick -o plan.json
       fitproof plan quick --device rocm --json
+      fitproof plan grid --predict --torch 2.11 --transformers 5.17 -o frozen/grid/plan.json
     """
-    from ..runner.plan import save_plan
+    from ..errors import UsageError
+    from ..runner.plan import freeze, save_plan
 
-    frozen = _freeze(panel, device)
+    made = _panel(panel, device)
+    if predict:
+        if output is None or made.device_kind != "cuda":
+            found = "no -o FILE" if output is None else f"device kind {made.device_kind}"
+            raise UsageError("fitproof plan --predict", found=found, expected="a CUDA panel and -o FOLDER/plan.json")
+        digest = _freeze_predictions(made, output.parent, gpu, torch, transformers, no_cache=no_cache)
+        frozen = freeze(made, predictions_digest=digest)
+    else:
+        frozen = freeze(made)
     if output is not None:
         save_plan(frozen, output)
         say(f"wrote {output}")
@@ -78,23 +101,41 @@ def _slot_row(slot_id: str, slot) -> dict[str, object]:
     return {"slot_id": slot_id, **settings, "seed": slot.seed, "estimate_seconds": slot.estimate_seconds}
 
 
-def _freeze(panel: str, device: str | None):
-    """A plan of the named panel. Raises UsageError for an unknown panel or a device kind it is not made for."""
-    from ..errors import UsageError
-    from ..runner.panels import PANELS
+def _freeze_predictions(made, folder: Path, gpu: str, torch: str | None, transformers: str | None, *, no_cache: bool):
+    """The digest of the predictions frozen for the panel, in `folder`. Without a possible plan none are."""
+    from ..predict.cases import machine, planned
+    from ..predict.freeze import freeze as freeze_predictions
+    from ..predict.freeze import refuse_present
     from ..runner.plan import freeze
 
-    if panel not in PANELS:
-        raise UsageError(f"panel {panel!r}", found="unknown", expected="one of: " + ", ".join(PANELS))
+    freeze(made)
+    refuse_present(folder)
+    cases = planned(made.slots, machine(gpu, torch, transformers))
+    answers = predicted([case.settings for case in cases], gpu, no_cache=no_cache)
+    path, digest = freeze_predictions(cases, answers, folder, gpu)
+    refused = sum(isinstance(answer, str) for answer in answers.values())
+    on = cases[0].machine
+    say(f"wrote {path}: {len(cases)} configurations on {on.device}, torch {on.torch}, transformers {on.transformers}"
+        + (f"; {refused} of them refused" if refused else ""))  # fmt: skip
+    return digest
+
+
+def _panel(name: str, device: str | None):
+    """The named panel. Raises UsageError for an unknown panel or a device kind it is not made for."""
+    from ..errors import UsageError
+    from ..runner.panels import PANELS
+
+    if name not in PANELS:
+        raise UsageError(f"panel {name!r}", found="unknown", expected="one of: " + ", ".join(PANELS))
     kinds = ("cuda", "rocm", "cpu")
     if device is not None and device not in kinds:
         raise UsageError(f"--device {device}", found="unknown", expected=" or ".join(kinds))
-    make = PANELS[panel]
+    make = PANELS[name]
     is_open = "device_kind" in inspect.signature(make).parameters
     made = make(device_kind=device) if is_open and device else make()
     if device not in (None, made.device_kind):
-        raise UsageError(f"panel {panel}", found=f"--device {device}", expected=f"{made.device_kind}: it has no other")
-    return freeze(made)
+        raise UsageError(f"panel {name}", found=f"--device {device}", expected=f"{made.device_kind}: it has no other")
+    return made
 
 
 def run(
@@ -115,6 +156,11 @@ def run(
         bool, typer.Option("--resume", help="Continue interrupted slots from their last checkpoint.")
     ] = False,
     device: Device = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Measure nothing: simulate every configuration and print what will fit.")
+    ] = False,
+    gpu: Gpu = "h200",
+    no_cache: NoCache = False,
     as_json: Json = False,
 ) -> None:
     """Measure the slots of a plan, each in a fresh process.
@@ -127,18 +173,30 @@ def run(
     \b
     Examples:
       fitproof run quick
+      fitproof run quick --dry-run
       fitproof run plan.json --out runs --deadline 540
       fitproof run plan.json --out runs --resume
       fitproof run plan.json --done releases/2026-12-01_h200_grid.tar.zst
     """
     from ..runner.panels import PANELS
-    from ..runner.plan import load_plan
-    from ..runner.supervisor import run_panel
+    from ..runner.plan import freeze, load_plan
 
     is_panel = plan in PANELS and not Path(plan).is_file()
-    frozen = _freeze(plan, device) if is_panel else load_plan(Path(plan))
+    frozen = freeze(_panel(plan, device)) if is_panel else load_plan(Path(plan), check_code=not dry_run)
+    if dry_run:
+        settings = [slot.settings for slot in frozen.slots.values()]
+        show_predicted(predicted(settings, gpu, no_cache=no_cache), as_json=as_json)
+        return
+    from ..runner.supervisor import run_panel
+
     summary = run_panel(
-        frozen, out, done_archives=done or (), deadline_seconds=deadline, campaign=campaign, resume=resume
+        frozen,
+        out,
+        predictions=Path(plan).parent / PREDICTIONS,
+        done_archives=done or (),
+        deadline_seconds=deadline,
+        campaign=campaign,
+        resume=resume,
     )
     if as_json:
         emit_json({**asdict(summary), "folder": str(summary.folder), "is_complete": summary.is_complete})

@@ -17,7 +17,7 @@ from . import coverage
 from .croissant import check_croissant, write_croissant
 from .dictionary import cell, dictionary
 from .frontmatter import front_matter
-from .prose import LOAD, MEASURE, NOT_CLAIMED, QUESTION, READING, REPRODUCE, RIGHTS
+from .prose import ACCURACY, LOAD, MEASURE, NOT_CLAIMED, QUESTION, READING, REPRODUCE, RIGHTS
 
 CARD, DICTIONARY = "README.md", "views/README.md"
 
@@ -27,7 +27,8 @@ def render(root: Path, views: Sequence[View]) -> dict[str, str]:
     connection, rows = coverage.read_views(root, [view.name for view in views])
     with connection:
         declared = [view for view in views if view.name in rows]
-        parts = [QUESTION, *_answers(connection, rows), LOAD, *_coverage(connection, rows), _views(declared, rows)]
+        parts = [QUESTION, *_answers(connection, rows), LOAD, *_coverage(connection, rows)]
+        parts += [*_accuracy(connection, rows), _views(declared, rows)]
     parts += [REPRODUCE, MEASURE, READING, NOT_CLAIMED, RIGHTS]
     sizes = {view.name: coverage.arrow_bytes(root, view.name) for view in declared}
     card = front_matter(declared, rows, sizes) + "\n" + "\n\n".join(parts) + "\n"
@@ -59,6 +60,12 @@ def _coverage(connection, rows: Mapping[str, int]) -> list[str]:
             ["Attempts that are no trials, and why:", reasons] if reasons else ["Every attempt is an eligible trial."]
         )
     return ["## Coverage", *parts] if parts else []
+
+
+def _accuracy(connection, rows: Mapping[str, int]) -> list[str]:
+    if "prediction_errors" not in rows:
+        return []
+    return ["## How good are the predictions", ACCURACY, coverage.accuracy_table(connection)]
 
 
 def _views(declared: Sequence[View], rows: Mapping[str, int]) -> str:

@@ -71,6 +71,37 @@ GROUP BY ALL HAVING count(*) FILTER (label <> 'unresolved') > 0
 ORDER BY ALL
 """
 
+# Accuracy over the newest version of each configuration, and over frozen rows as frozen. Errors in percent.
+ACCURACY = """
+WITH standings AS (
+    SELECT 'newest version' AS standing, * FROM prediction_errors WHERE is_latest
+    UNION ALL
+    SELECT 'frozen before its trials', * FROM prediction_errors WHERE is_prospective
+), wide AS (
+    SELECT *, measured_peak_stage IN (
+        'rollout', 'rollout_logprob', 'reference_logprob', 'teacher_scoring', 'weight_sync') AS is_before_update
+    FROM standings
+)
+SELECT method, standing, count(*), count(DISTINCT method_version),
+       count(*) FILTER (is_label_right) || ' of ' || count(is_label_right),
+       count(*) FILTER (is_label_right AND margin_fraction > 0.01) || ' of '
+           || count(is_label_right) FILTER (margin_fraction > 0.01),
+       count(reserved_error),
+       {percent}
+FROM wide GROUP BY method, standing ORDER BY method <> 'dry_run', method, standing DESC
+"""
+_PERCENT = ", ".join(
+    f"format('{{:.2f}}', 100 * {how}(abs({name})){only})"
+    for name, only in (
+        ("allocated_error", ""),
+        ("reserved_error", ""),
+        ("reserved_error", " FILTER (is_before_update)"),
+        ("device_used_error", ""),
+        ("smallest_capacity_error", ""),
+    )
+    for how in ("avg", "max")
+)
+
 
 def read_views(root: Path, names: Sequence[str]) -> "tuple[duckdb.DuckDBPyConnection, dict[str, int]]":
     """A private connection with one relation per view that has rows, and the row counts, in the order of `names`."""
@@ -146,6 +177,14 @@ def labels_table(connection: "duckdb.DuckDBPyConnection") -> str:
     header = ["panel", "configurations", "`within_margin`", "`above_margin`", "`memory_failure`", "`unresolved`",
               "no label applies"]  # fmt: skip
     return table(header, connection.execute(LABELS).fetchall())
+
+
+def accuracy_table(connection: "duckdb.DuckDBPyConnection") -> str:
+    """How far predictions were off, by method."""
+    quantities = ("allocated", "reserved", "reserved, peak before the update", "device used", "smallest capacity")
+    header = ["method", "rows are", "configurations", "versions", "labels right", "of these clear", "with a peak",
+              *(f"{name}: {how} %" for name in quantities for how in ("mean", "worst"))]  # fmt: skip
+    return table(header, connection.execute(ACCURACY.format(percent=_PERCENT)).fetchall())
 
 
 def not_eligible_table(connection: "duckdb.DuckDBPyConnection") -> str:

@@ -22,6 +22,16 @@ print(load_dataset(repo, "configurations", split="measured").to_pandas())
 From a clone, without `datasets`: `fitproof show configurations` in the terminal, or in Python
 `fitproof.load("configurations")`, a DuckDB relation with `.df()`, `.pl()` and `.arrow()`."""
 
+ACCURACY = """\
+`dry_run` runs the trial program itself on tensors without memory and replays its allocations through a model of
+PyTorch's caching allocator: `fitproof predict`, no GPU. Each prediction stands beside its measurement in
+`prediction_errors`. *Newest version* judges for every configuration the version frozen last, whenever that was; *frozen
+before its trials* judges only predictions whose file is named by the plan that the trials carry, as they were frozen. A
+label is *clear* where the measured outcome lies more than 1 % of the capacity from another one (`margin_fraction`).
+Errors are |predicted / measured - 1| of configurations all of whose trials completed; *peak before the update*: most
+bytes were allocated in a rollout, a scoring stage or a weight sync. Smallest capacity: where trials bisected it within
+2 %."""
+
 REPRODUCE = """\
 ## Reproduce it in four commands
 

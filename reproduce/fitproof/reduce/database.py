@@ -15,7 +15,12 @@ FINAL_ROUNDS = (
     (("_core_attempts", "_core_stage_runs"), ("_core_overheads", "_core_stacks")),
     (("_core_trials",),),
 )
-STEPS_OF_VIEW = {"configurations": ("_core_configurations",)}  # which no other view needs
+# Views that are made one after the other, each with steps of its own before it; all others need none.
+VIEWS_IN_ORDER = {
+    "configurations": ("_core_configurations",),
+    "predictions": ("_core_boundaries", "_core_predictions"),
+    "prediction_errors": (),
+}
 MEMORY_LIMIT = "320MiB"
 INSERT_ROWS = 100_000  # that wait in Arrow, some 8 MB: a statement has a price of its own, and so has a commit
 

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..evidence.reader import read_members
-from ..schema.records import ATTEMPT_FILES
+from ..schema.records import ATTEMPT_FILES, PREDICTIONS
 from .attempts import Batch, Folder
 from .database import Database
 from .documents import RecordError
 from .events import parse_events
 from .identities import SettingsBook
 from .panels import Panel, panel_rows
+from .predictions import Predictions
 from .samples import parse_samples
 from .tables import to_arrow
 from .thinning import thin
@@ -50,6 +51,7 @@ class Ingest:
     def __init__(self, db: Database, loader: ThreadPoolExecutor):
         self._db = db
         self.book = SettingsBook()
+        self.predictions = Predictions(self.book)
         self._batch = Batch()
         # One thread, so that batches stay in order: the only one that uses the database until `finish`.
         self._loader = loader
@@ -67,6 +69,9 @@ class Ingest:
             if member.name.startswith(prefix) and member.name[len(prefix) :] in ATTEMPT_FILES:
                 folder.files[member.name[len(prefix) :]] = member.data
                 continue
+            if member.name == PREDICTIONS or member.name.partition("/")[2] == PREDICTIONS:
+                self.predictions.add(member.data, archive.name, f"{name}: {member.name}")
+                continue
             panel_name, *rest = member.name.split("/")
             panel = panels.setdefault(panel_name, Panel(panel_name))
             if rest == ["plan.json"]:
@@ -82,7 +87,8 @@ class Ingest:
             else:
                 raise RecordError(
                     f"{name}: {member.name}", found="a member that is no part of a run directory",
-                    expected="<panel>/plan.json, <panel>/ledger.jsonl or <panel>/<slot_id>/attempt-<n>/<file>",
+                    expected="<panel>/plan.json, <panel>/ledger.jsonl, <panel>/predictions.jsonl or "
+                    "<panel>/<slot_id>/attempt-<n>/<file>",
                 )  # fmt: skip
         self._close(folder, panels)
         for panel in panels.values():
@@ -96,6 +102,8 @@ class Ingest:
         """Load what still waits."""
         self._flush()
         self._wait(0)
+        self._db.insert("raw_predictions", to_arrow("raw_predictions", self.predictions.rows))
+        self._db.insert("raw_predicted_stages", to_arrow("raw_predicted_stages", self.predictions.stages))
         self._db.insert("raw_settings", to_arrow("raw_settings", self.book.rows()))
         self._db.commit()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..schema.view import View
 from ..schema.views import VIEWS
-from .database import FINAL_ROUNDS, STEPS_OF_VIEW, Database
+from .database import FINAL_ROUNDS, VIEWS_IN_ORDER, Database
 from .ingest import ArchiveFile, check_events, ingest
 from .scratch import scratch_folder
 from .writer import write_view
@@ -54,19 +54,31 @@ def reduce_archives(
 
 def _write_all(db: Database, out: Path, archives: list[ArchiveFile], pool: ThreadPoolExecutor) -> list[ReducedView]:
     """All views in the order of the schema; those of a file per archive are begun first, for they take longest."""
-    views = sorted(VIEWS.values(), key=lambda view: not view.is_per_archive)
-    written = {view.name: pool.submit(_write, db, view, out, archives) for view in views}
-    return [written[name].result() for name in VIEWS]
+    alone = [(view,) for view in VIEWS.values() if view.name not in VIEWS_IN_ORDER]
+    alone.sort(key=lambda views: not views[0].is_per_archive)
+    lanes = [*alone[:1], tuple(VIEWS[name] for name in VIEWS_IN_ORDER), *alone[1:]]
+    written = {
+        view.name: view for made in pool.map(lambda lane: _write(db, lane, out, archives), lanes) for view in made
+    }
+    return [written[name] for name in VIEWS]
 
 
-def _write(db: Database, view: View, out: Path, archives: list[ArchiveFile]) -> ReducedView:
+def _write(db: Database, lane: Iterable[View], out: Path, archives: list[ArchiveFile]) -> list[ReducedView]:
+    """The views of a lane, one after the other."""
+    made = []
+    for view in lane:
+        db.run(VIEWS_IN_ORDER.get(view.name, ()))
+        made.append(_write_one(db, view, out, archives))
+    return made
+
+
+def _write_one(db: Database, view: View, out: Path, archives: list[ArchiveFile]) -> ReducedView:
     digest = hashlib.sha256()
     if view.is_per_archive:
         names = sorted(archive.name for archive in archives)
         places = [(f"views/{view.name}/{name}.parquet", {"archive": name}) for name in names]
     else:
         places = [(f"views/{view.name}.parquet", None)]
-    db.run(STEPS_OF_VIEW.get(view.name, ()))
     with db.cursor() as connection:
         counts = {path: write_view(connection, view, out / path, digest, parameters) for path, parameters in places}
     written = tuple(path for path, rows in counts.items() if rows)

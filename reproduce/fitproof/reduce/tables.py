@@ -58,6 +58,16 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "raw_trials": pa.schema([KEY, *_fields(records.TRIAL, _CHECKED_ELSEWHERE)]),
     "raw_environments": pa.schema([KEY, *_fields(records.ENVIRONMENT)]),
+    # one row per line of a predictions file; the same file in several archives stands once
+    "raw_predictions": pa.schema(
+        [("archive", _text), ("predictions_digest", _text), ("settings_key", _text), ("fitted_families", _text)]
+        + _fields(records.PREDICTION, ("schema_version", "settings", "fitted_families", "stages", "interval"))
+        + [(f"{end}_{name}", _int) for name in records.INTERVALS for end in ("lowest", "highest")]
+    ),
+    "raw_predicted_stages": pa.schema(
+        [("predictions_digest", _text), ("configuration_id", _text), ("method", _text), ("method_version", _text),
+         *_fields(records.PREDICTED_STAGE)]
+    ),
     "raw_results": pa.schema([KEY, *_fields(records.RESULT)]),
     "raw_events": pa.schema(
         [KEY, ("line", _int), *EVENT_FIELDS.items(), ("value_int", _int), ("value_text", _text)]

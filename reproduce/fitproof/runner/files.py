@@ -33,11 +33,16 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_json(path: Path, record: object) -> None:
-    """Write one JSON document by atomic rename: a reader sees the whole file or none."""
+    """Write one JSON document, as `write_bytes` does."""
+    write_bytes(path, (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode("utf-8"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file by atomic rename: a reader sees the whole of it or none."""
     partial = path.with_name(path.name + PARTIAL_SUFFIX)
     try:
-        with partial.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+        with partial.open("wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         partial.rename(path)

@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 
 from ..errors import EvidenceError, UsageError
+from ..schema.canonical import sha256_hex
+from ..schema.records import PREDICTIONS
 from .attempt import Bench, end_line
-from .files import PARTIAL_SUFFIX, write_json
+from .files import PARTIAL_SUFFIX, write_bytes, write_json
 from .plan import Plan, load_plan
 
 _BEFORE_START = ("trial.json", "trial.json" + PARTIAL_SUFFIX)
@@ -29,6 +31,17 @@ def keep_plan(plan: Plan, folder: Path) -> None:
             expected=f"plan {plan.digest[:16]}",
             hint="choose another --out, and name archives of earlier parts with --done",
         )
+
+
+def keep_predictions(plan: Plan, source: Path | None, folder: Path) -> None:
+    """Copy the frozen predictions that the plan names beside it. Raises EvidenceError for another file."""
+    if plan.predictions_digest is None or source is None or not source.is_file():
+        return
+    data = source.read_bytes()
+    if sha256_hex(data) != plan.predictions_digest:
+        raise EvidenceError(str(source), found=f"SHA-256 {sha256_hex(data)}", expected=f"{plan.predictions_digest}, "
+                            "which the plan names", hint="keep a plan and its predictions together")  # fmt: skip
+    write_bytes(folder / PREDICTIONS, data)
 
 
 def recover(bench: Bench) -> None:

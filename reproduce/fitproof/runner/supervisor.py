@@ -24,7 +24,7 @@ from .guard import refuse_missing_engine, refuse_unsafe_paging
 from .ledger import Ledger
 from .plan import Plan, require_own_code
 from .progress import PanelProgress
-from .recover import keep_plan, recover
+from .recover import keep_plan, keep_predictions, recover
 from .retries import FRESH, slot_states
 from .sampling import DEFAULT_INTERVAL_NS, Sampling
 from .spawn import START_METHODS, Spawner
@@ -59,6 +59,7 @@ def run_panel(
     plan: Plan,
     out_dir: Path,
     *,
+    predictions: Path | None = None,
     done_archives: Iterable[Path] = (),
     deadline_seconds: float | None = None,
     campaign: str = "first",
@@ -72,6 +73,7 @@ def run_panel(
 ) -> RunSummary:
     """Measure every slot of `plan` that has no result yet, into `<out_dir>/<panel>/`.
 
+    `predictions`: where those lie that the plan names, to be kept beside it; none there is no fault.
     `deadline_seconds` from now: no slot starts whose estimate exceeds what remains, and a trial still running then is
     interrupted. `sampler=False` is for the panel that asks what sampling costs: such trials have no device peak.
     `sampler_interval_ns` None: 10 ms on a GPU, 20 ms on a CPU. `time_limit_seconds` None: from each slot's estimate.
@@ -81,6 +83,7 @@ def run_panel(
 
     SIGINT and SIGTERM kill the running trial, which stays `interrupted` in the ledger, and end the call normally.
     Raises CheckFailed (other code's plan, a device in use), UsageError (a locked or foreign run directory),
+    EvidenceError (predictions that the plan does not name),
     EnvironmentLacks (no such device, no stack, an unsafe request).
     """
     begun = time.monotonic()
@@ -96,6 +99,7 @@ def run_panel(
         device: Device = open_device(plan.device_kind)
         stack.callback(device.close)
         keep_plan(plan, folder)
+        keep_predictions(plan, predictions, folder)
         for slot in plan.slots.values():
             refuse_missing_engine(slot.settings)
             refuse_unsafe_paging(slot.settings, device.free())

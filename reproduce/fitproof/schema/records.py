@@ -6,6 +6,7 @@ Layout of a run directory, and of an archive made from it:
     <panel>/ledger.jsonl     one line for every start and end of an attempt
     <panel>/<slot_id>/attempt-<n>/{trial.json, environment.json, events.jsonl, memory.csv, stdout.log, stderr.log,
                                    result.json}
+    <panel>/predictions.jsonl    frozen predictions: one line per configuration and method; the plan names its SHA-256
     .checkpoints/            training state for `fitproof run --resume`, <panel>/<slot_id>/; no record, never packed
 
 Bytes are integers, `*_ns` integer nanoseconds of CLOCK_MONOTONIC (one clock for the child and the sampler), `*_at`
@@ -34,6 +35,9 @@ RETRIED_CLASSES = ("device_fault", "host_memory", "timeout", "harness")
 
 CHECKPOINTS = ".checkpoints"
 """Folder of a run directory, beside the panels, for the checkpoints of its trials."""
+
+PREDICTIONS = "predictions.jsonl"
+"""File of frozen predictions: beside the plan.json that names its digest, or in a folder of its own."""
 
 MEMORY_CSV_HEADER = "t_ns,device_index,device_used_bytes,process_used_bytes"
 
@@ -204,6 +208,51 @@ RESULT = (
     _f("max_interval_ns", "int", "", True),
     _f("ended_at", "str", "UTC time"),
 )
+# One line of predictions.jsonl. A method that gives no answer for a configuration says why in `refusal`, and its
+# outputs are null. Where it predicts a memory failure, peaks are what was held until then.
+PREDICTION = (
+    _f("schema_version", "int", ""),
+    _f("method", "str", "dry_run, the name of a statistical estimator, or the package name of a peer"),
+    _f("method_version", "str", "another version may answer otherwise; the same one never does"),
+    _f("frozen_at", "str", "UTC time, the same in every line of a file"),
+    _f("configuration_id", "str", ""),
+    _f("settings_id", "str", ""),
+    _f("settings", "object", "the resolved settings"),
+    _f("device", "str", "device name of the machine that is to measure"),
+    _f("torch", "str", "major.minor on the machine that is to measure"),
+    _f("transformers", "str", "major.minor on the machine that is to measure"),
+    _f("own_torch", "str", "version that made the prediction; null where the method needs none", True),
+    _f("own_transformers", "str", "version that made the prediction", True),
+    _f("own_peft", "str", "version that made the prediction", True),
+    _f("code_digest", "str", "SHA-256 over the package's files; null for a peer", True),
+    _f("gpu_profile", "str", "name of the GPU profile; null where the method uses none", True),
+    _f("gpu_profile_digest", "str", "SHA-256 of the GPU profile's file", True),
+    _f("fitted_families", "list", "model families whose measurements the method was fitted to; empty: to none"),
+    _f("refusal", "str", "why the method gives no answer", True),
+    _f("capacity_bytes", "int", "capacity that the answer is for", True),
+    _f("completes", "bool", "whether a trial would complete at this capacity", True),
+    _f("label", "str", "label that three such trials would give; null below 4,096 MiB", True),
+    _f("failure_stage", "str", "stage in which memory runs out", True),
+    _f("failure", "str", "what runs out of memory", True),
+    _f("peak_allocated_bytes", "int", "", True),
+    _f("peak_reserved_bytes", "int", "", True),
+    _f("peak_device_used_bytes", "int", "", True),
+    _f("peak_stage", "str", "stage with the largest peak of allocated bytes, of equal ones the first of STAGES", True),
+    _f("smallest_capacity_bytes", "int", "least capacity of the card at which a trial completes", True),
+    _f("smallest_without_retries_bytes", "int", "the same without emptying the allocator's cache", True),
+    _f("alloc_retries", "int", "", True),
+    _f("stages", "list", "objects of PREDICTED_STAGE in the order in which stages begin"),
+    _f("interval", "object", "name of an output -> [lowest, highest] bytes"),
+)
+PREDICTED_STAGE = (
+    _f("stage", "str", ""),
+    _f("peak_allocated_bytes", "int", "over all steps"),
+    _f("peak_reserved_bytes", "int", "over all steps"),
+    _f("peak_device_used_bytes", "int", "over all steps"),
+    _f("is_complete", "bool", "false where memory runs out in it"),
+)
+INTERVALS = ("peak_reserved_bytes", "peak_device_used_bytes", "smallest_capacity_bytes")
+LABELS = ("within_margin", "above_margin", "memory_failure")
 FILES = {"trial.json": TRIAL, "environment.json": ENVIRONMENT, "result.json": RESULT}
 ATTEMPT_FILES = (
     "trial.json",

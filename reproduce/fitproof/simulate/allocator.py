@@ -8,7 +8,7 @@ blocks used on several streams (`record_stream`), whose reuse depends on time. A
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from .blocks import (
     ADDRESS_BITS,
@@ -32,6 +32,7 @@ class OutOfMemory(Exception):
     def __init__(self, requested_bytes: int, segment_bytes: int):
         super().__init__(f"no {segment_bytes} bytes left for a request of {requested_bytes}")
         self.requested_bytes, self.segment_bytes = requested_bytes, segment_bytes
+        self.key: Hashable = None  # of the request, where a replay knows it
 
 
 class CachingAllocator:
@@ -54,6 +55,7 @@ class CachingAllocator:
         "_whole_free",
         "allocated",
         "capacity",
+        "changes",
         "driver_bytes",
         "num_alloc_retries",
         "num_ooms",
@@ -87,9 +89,10 @@ class CachingAllocator:
         self.allocated = self.requested = self.reserved = 0
         self.driver_bytes = self.peak_device_used = 0
         self.num_alloc_retries = self.num_ooms = 0
+        self.changes = 0  # how often segments or pages were taken or given back
         # The least total in use + asked that the capacity refused: any capacity below it would have refused the same.
         self.smallest_refused: int | None = None
-        self._default = self._pair(None, 0)
+        self._default = self.pair(None, 0)
         self.reset_peaks()
 
     @property
@@ -121,7 +124,7 @@ class CachingAllocator:
         if pool is None and stream == 0:
             blocks = self._default[size > SMALL_SIZE]
         else:
-            blocks = self._pair(pool, stream)[size > SMALL_SIZE]
+            blocks = self.pair(pool, stream)[size > SMALL_SIZE]
         free = blocks.free
         at = bisect_left(free, size << ADDRESS_BITS)
         if at == len(free):
@@ -210,6 +213,19 @@ class CachingAllocator:
         self.reserved, self.peak_reserved = self.reserved - nbytes, peak
         self.driver_bytes += nbytes
 
+    def save(self, blocks: BlockPool) -> tuple:
+        """What allocations in one pool change, as long as no segment is taken or given back."""
+        lists = list(blocks.free), dict(blocks.size_of_free), dict(blocks.end_of_free)
+        return lists, self.allocated, self.requested, self._whole_free
+
+    def restore(self, blocks: BlockPool, saved: tuple, keys: Iterable[Hashable]) -> None:
+        """Undo what happened in the pool since `save`, under these keys and no others."""
+        (free, sizes, ends), self.allocated, self.requested, self._whole_free = saved
+        blocks.free[:] = free
+        blocks.size_of_free, blocks.end_of_free = sizes, ends
+        for key in keys:
+            self._live.pop(key, None)
+
     def address_of(self, key: Hashable) -> int:
         """First address of a live block. Raises KeyError."""
         return self._live[key][0]
@@ -224,8 +240,10 @@ class CachingAllocator:
         """{address: bytes} of the plain segments, in the order in which they were taken."""
         return dict(self._segments)
 
-    def _pair(self, pool: Hashable, stream: Hashable) -> tuple[BlockPool, BlockPool]:
-        """(small, large) free lists of a pool and stream, made at first use (`get_pool`, `create_or_incref_pool`)."""
+    def pair(self, pool: Hashable, stream: Hashable) -> tuple[BlockPool, BlockPool]:
+        """(small, large) free lists of a pool and stream, made at first use (`get_pool`, `create_or_incref_pool`).
+        (None, 0) is the default.
+        """
         pair = self._pools.get((pool, stream))
         if pair is None:
             is_private = pool is not None
@@ -272,6 +290,7 @@ class CachingAllocator:
         wanted = self.reserved + self.driver_bytes + nbytes
         if self.capacity is None or wanted <= self.capacity:
             self.reserved += nbytes
+            self.changes += 1
             self.peak_reserved = max(self.peak_reserved, self.reserved)
             self.peak_device_used = max(self.peak_device_used, wanted)
             return True
@@ -281,6 +300,7 @@ class CachingAllocator:
 
     def _release(self, blocks: BlockPool) -> None:
         """Give whole free segments, or whole free pages, back to the driver (`release_blocks`)."""
+        self.changes += 1
         if self._expandable:
             self.reserved -= blocks.unmap()
             return

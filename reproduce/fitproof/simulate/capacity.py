@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from .blocks import SEGMENT_STEP
 from .placement import DESCENDING, Placement
-from .replay import Event, Replay, replay
+from .replay import Replay, replay
+from .template import Event
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,9 +16,10 @@ from ..runner.program.recorder import Recorder
 from ..schema.settings import Settings
 from .nf4 import KNOWN_CAPABILITIES
 from .profile import GpuProfile
-from .replay import Event, replay
+from .replay import replay
 from .seams import Seams
 from .tape import Tape
+from .template import Event, expanded
 from .workspaces import Workspaces
 
 IDLE = "idle"
@@ -26,7 +27,8 @@ IDLE = "idle"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Simulation:
-    """What a dry run made: the allocator's events, with stages named (stage, step); facts; labels of allocations."""
+    """What a dry run made: the allocator's events, with stages named (stage, step); facts; labels of allocations, where
+    those inside a copy are its template's."""
 
     events: tuple[Event, ...]
     labels: dict[int, str]
@@ -37,6 +39,14 @@ class Simulation:
     """How much less and more than the events say the device may be used by libraries and managed memory."""
     refusal: str | None
     """Why the program itself gave up for lack of memory (a KV pool without room for one sequence); else None."""
+
+    def written_out(self) -> tuple[list[Event], dict[int, str]]:
+        """Events with every copy written out, and the labels of all their keys."""
+        labels = dict(self.labels)
+        for event in self.events:
+            if event[0] == "copy":
+                labels.update((event[2] + key, label) for key, label in enumerate(event[1].labels))
+        return list(expanded(self.events)), labels
 
 
 class TapeMeter:

@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 
 from ..errors import UsageError
+from ..schema.canonical import sha256_hex
 from .placement import Placement
 
 
@@ -41,10 +42,20 @@ class GpuProfile:
 @cache
 def load_profile(name: str = "h200") -> GpuProfile:
     """A profile by its name. Raises UsageError for an unknown one."""
+    data = json.loads(_read(name))
+    return GpuProfile(**{**data, "placement": Placement.from_json(data["placement"])})
+
+
+@cache
+def profile_digest(name: str = "h200") -> str:
+    """SHA-256 of the profile's file."""
+    return sha256_hex(_read(name))
+
+
+def _read(name: str) -> bytes:
     folder = files(__package__).joinpath("profiles")
     path = folder.joinpath(f"{name}.json")
     if not path.is_file():
         known = sorted(p.name.removesuffix(".json") for p in folder.iterdir() if p.name.endswith(".json"))
         raise UsageError(f"GPU profile {name!r}", found="unknown", expected="one of: " + ", ".join(known))
-    data = json.loads(path.read_text(encoding="utf-8"))
-    return GpuProfile(**{**data, "placement": Placement.from_json(data["placement"])})
+    return path.read_bytes()

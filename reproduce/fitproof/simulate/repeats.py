@@ -10,18 +10,17 @@ from dataclasses import dataclass
 
 import torch
 
-from .replay import Event
 from .tape import Tape
+from .template import Template, expanded
 
 Result = torch.Tensor | tuple[torch.Tensor, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Events of one pool and stream, whose keys count from 0 in the order of the allocations; and what comes out."""
+    """A template and what comes out of it: keys of the template, and tensors on the host of the same shapes."""
 
-    events: tuple[Event, ...]
-    labels: tuple[str, ...]
+    template: Template
     results: tuple[int, ...]
     likes: tuple[torch.Tensor, ...]
     is_tuple: bool
@@ -43,45 +42,46 @@ class Repeats:
             return self._copy(self._last[name])
         start, operations, before = len(self._tape.events), self._tape.operations, self._last.get(name)
         result = function()
-        part = self._part(start, operations, result)
+        part = self._part(start, operations, result) if self._enabled else None
         self._last[name] = part
-        if self._enabled and part is not None and (trusted or (before is not None and before.events == part.events)):
+        is_same = part is not None and before is not None and before.template.events == part.template.events
+        if is_same or (trusted and part is not None):
             self._ready.add(name)
         return result
 
     def _part(self, start: int, operations: int, result: Result) -> _Part | None:
         """What happened from `start` on; None where older things were freed or it was more than allocations."""
         local: dict[int, int] = {}
-        events: list[Event] = []
-        for event in self._tape.events[start:]:
-            if event[0] == "alloc":
-                local[event[1]] = len(local)
-                events.append(("alloc", local[event[1]], event[2]))
-            elif event[0] == "free" and event[1] in local:
-                events.append(("free", local[event[1]]))
-            else:
-                return None
+        made, labels = [], []
+        for whole in self._tape.events[start:]:
+            inside = whole[1].labels if whole[0] == "copy" else None
+            for event in expanded((whole,)):
+                if event[0] == "alloc":
+                    local[event[1]] = len(local)
+                    labels.append(self._tape.labels[event[1]] if inside is None else inside[event[1] - whole[2]])
+                    made.append(("alloc", local[event[1]], event[2]))
+                elif event[0] == "free" and event[1] in local:
+                    made.append(("free", local[event[1]]))
+                else:
+                    return None
         tensors = result if isinstance(result, tuple) else () if result is None else (result,)
         keys = [self._tape.key_of(t) for t in tensors]
         if any(key not in local for key in keys):
             return None
-        likes = tuple(torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu") for t in tensors)
-        labels = tuple(self._tape.labels[key] for key in local)
-        return _Part(tuple(events), labels, tuple(local[key] for key in keys), likes, isinstance(result, tuple),
-                     self._tape.operations - operations)  # fmt: skip
+        return _Part(
+            Template(events=tuple(made), labels=tuple(labels)),
+            tuple(local[key] for key in keys),
+            tuple(torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu") for t in tensors),
+            isinstance(result, tuple),
+            self._tape.operations - operations,
+        )
 
     def _copy(self, part: _Part) -> Result:
         """The events once more, in the tape's present pool and stream."""
-        keys: list[int] = []
-        labels = iter(part.labels)
-        for event in part.events:
-            if event[0] == "alloc":
-                keys.append(self._tape.alloc(event[2], next(labels)))
-            else:
-                self._tape.free(keys[event[1]])
+        first = self._tape.copy(part.template)
         self.operations += part.operations
         made = tuple(
-            self._tape.adopt(keys[at], tuple(like.shape), like.stride(), like.dtype)
+            self._tape.adopt(first + at, tuple(like.shape), like.stride(), like.dtype)
             for at, like in zip(part.results, part.likes, strict=True)
         )
         return made if part.is_tuple else made[0] if made else None

@@ -4,11 +4,11 @@ Events are tuples, in the order in which the program made them:
 
     ("alloc", key, nbytes)   ("alloc", key, nbytes, pool)   ("alloc", key, nbytes, pool, stream)
     ("free", key)            ("stage", name)                ("empty_cache",)              ("release_pool", pool)
-    ("driver", nbytes, what)
+    ("driver", nbytes, what)      ("copy", template, first_key)   ("copy", template, first_key, pool, stream)
 
 A key is any hashable and names one live allocation; it may be used again after its free. Allocations in a pool other
 than None happen under graph capture. A stage lasts until the next one begins. "driver": what the driver and libraries
-take from the device for themselves; it is never given back.
+take from the device for themselves; it is never given back. "copy": all events of a Template (template.py).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from ..errors import UsageError
 from .allocator import CachingAllocator, OutOfMemory
+from .copies import CopyReplayer
 from .placement import DESCENDING, Placement, RecordedPlacement
-
-Event = tuple
+from .template import Event
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +29,6 @@ class StageMemory:
     peak_allocated: int
     peak_reserved: int
     peak_requested: int
-    peak_inactive_split: int
     peak_segments: int
     peak_device_used: int  # reserved and driver bytes together
     allocated: int
@@ -83,7 +82,7 @@ def replay(
 ) -> Replay:
     """Replay events with `capacity` bytes for segments (None: no bound). Raises UsageError for an unknown event."""
     allocator = CachingAllocator(capacity=capacity, expandable=expandable, placement=placement)
-    malloc, free = allocator.malloc, allocator.free
+    malloc, free, copy = allocator.malloc, allocator.free, CopyReplayer(allocator).run
     stages: list[StageMemory] = []
     stage, at, failure = None, -1, None
     try:
@@ -93,6 +92,8 @@ def replay(
                 malloc(*event[1:])
             elif action == "free":
                 free(event[1])
+            elif action == "copy":
+                copy(*event[1:])
             elif action == "stage":
                 if at:
                     stages.append(_close(allocator, stage))
@@ -108,13 +109,13 @@ def replay(
                 raise UsageError(
                     f"memory event {at} is unknown",
                     found=repr(action),
-                    expected="alloc, free, stage, empty_cache, release_pool or driver",
+                    expected="alloc, free, copy, stage, empty_cache, release_pool or driver",
                 )
     except OutOfMemory as oom:
         failure = Failure(
             event=at,
             stage=stage,
-            key=event[2] if event[0] == "driver" else event[1],
+            key=oom.key if event[0] == "copy" else event[2] if event[0] == "driver" else event[1],
             requested_bytes=oom.requested_bytes,
             segment_bytes=oom.segment_bytes,
         )
@@ -152,7 +153,6 @@ def _close(allocator: CachingAllocator, stage: str | None) -> StageMemory:
         peak_allocated=allocator.peak_allocated,
         peak_reserved=allocator.peak_reserved,
         peak_requested=allocator.peak_requested,
-        peak_inactive_split=allocator.peak_inactive_split,
         peak_segments=allocator.peak_segments,
         peak_device_used=allocator.peak_device_used,
         allocated=allocator.allocated,

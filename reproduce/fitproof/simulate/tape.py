@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .replay import Event
 from .shapes import OutputCache
+from .template import Event, Template
 
 _current_node = torch._C._current_autograd_node
 _ADD, _SCATTER_ADD = torch.ops.aten.add.Tensor, torch.ops.aten.scatter_add.default
@@ -22,7 +22,7 @@ class Tape(TorchDispatchMode):
     """Records events while it is entered. `scratch(tape, func, args, out)`, if given, is asked after every operation
     and may add what its kernel allocates below the dispatcher.
 
-    `labels` has what made each allocation: the operation, by key.
+    `labels` has what made each allocation: the operation, by key; those of a copy stand in its template.
     """
 
     def __init__(
@@ -93,6 +93,14 @@ class Tape(TorchDispatchMode):
         self.labels[self._count] = label
         self.events.append(("alloc", self._count, nbytes, *self.place))
         return self._count
+
+    def copy(self, template: Template) -> int:
+        """All events of the template once more, in the present pool and stream; the first of their keys."""
+        first = self._count + 1
+        self._count += len(template.labels)
+        self.labels.update((first + key, template.labels[key]) for key in template.left)
+        self.events.append(("copy", template, first, *self.place))
+        return first
 
     def key_of(self, tensor: torch.Tensor) -> int:
         """The key of a tensor's storage."""

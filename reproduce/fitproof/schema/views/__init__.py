@@ -4,6 +4,7 @@ from ..view import View
 from .configurations import CONFIGURATIONS
 from .ledger import ATTEMPTS, DEVICES, PANEL_SLOTS
 from .memory import ITERATION_COSTS, MEMORY_SAMPLES, STAGE_PEAKS
+from .predictions import PREDICTION_ERRORS, PREDICTIONS
 from .trials import FAILURES, TRIALS
 
 VIEWS: dict[str, View] = {
@@ -17,6 +18,8 @@ VIEWS: dict[str, View] = {
         MEMORY_SAMPLES,
         ITERATION_COSTS,
         FAILURES,
+        PREDICTIONS,
+        PREDICTION_ERRORS,
         DEVICES,
     )
 }
