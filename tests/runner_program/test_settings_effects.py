@@ -16,7 +16,7 @@ from fitproof.schema.settings import CHOICES, FIELD_NAMES, resolve
 from fitproof.schema.workloads import WORKLOADS
 from fitproof.simulate.profile import load_profile
 from program_cases import TINY
-from settings_effects import ABSENT, ANY, CLOSE, OTHER, Effect, check_cpu, check_dry, cpu_run, dry_run
+from settings_effects import ABSENT, ANY, CLOSE, OTHER, RESERVED, Effect, check_cpu, check_dry, cpu_run, dry_run
 
 P, R, PROMPTS, GROUP, MICRO = 16, 10, 4, 2, 2
 N, T = PROMPTS * GROUP, P + R
@@ -45,7 +45,7 @@ STAGES = [("initializing", 0), *((name, step) for step in (1, 2) for name in ORD
 
 def since(name: str, step: int, nbytes: int) -> dict:
     """From the end of this stage on."""
-    return {s: nbytes for s in STAGES[STAGES.index((name, step)) :]}
+    return dict.fromkeys(STAGES[STAGES.index((name, step)) :], nbytes)
 
 
 def until_the_step_ends(name: str, nbytes: int) -> dict:
@@ -67,7 +67,7 @@ LLAMA = 2 * 384 * 48 + 3 * (2 * 48 * 48 + 2 * 48 * 16 + 3 * 48 * 96 + 2 * 48) + 
 LLAMA_ADAPTER = 3 * 8 * (2 * (48 + 48) + 2 * (48 + 16) + 3 * (48 + 96))
 CRITIC = PARAMETERS + 64  # tied embeddings, and a head of one row
 WORKSPACE = load_profile("h200").cublas_workspace_bytes
-MIB, RESERVED_MIB = 2**20, 2  # the models are one segment of small blocks when the pool is made
+MIB = 2**20
 GENERATOR = 16  # seed and offset that captured random numbers come from
 
 # What a resident engine keeps beside the pool: its sequences and counters, rotary tables, and the adapter's copy, in
@@ -97,7 +97,7 @@ EFFECTS = [
         facts=dict(parameters=LLAMA + LLAMA_ADAPTER, trainable_parameters=LLAMA_ADAPTER,
                    adapter_bytes=LLAMA_ADAPTER * F32, kv_pool_bytes=N * T * 2 * 3 * 1 * 16 * BF16),
         live=total(since("initializing", 0, (LLAMA - PARAMETERS) * BF16), shift_of_adapter(LLAMA_ADAPTER - ADAPTER)),
-        peak={name: ANY for name in ("initializing", *ORDER)}, rollouts=OTHER, result=OTHER,
+        peak=dict.fromkeys(("initializing", *ORDER), ANY), rollouts=OTHER, result=OTHER,
     ),
     Effect(
         change=dict(reference="copy"), live=since("initializing", 0, MODEL), peak=dict(initializing="+"),
@@ -170,7 +170,9 @@ EFFECTS = [
     Effect(
         change=dict(teacher_id=DEEPER.model_id), on=dict(algorithm="opd", teacher_id=TINY[0]),
         facts=dict(parameters=PARAMETERS + ADAPTER, teacher_parameters=PARAMETERS + _LAYER),
-        live=since("initializing", 0, MODEL + _LAYER * BF16 - ADAPTER * F32), peak=dict(initializing="+"),
+        live=dict.fromkeys([*STAGES, ("teacher_scoring", 1), ("teacher_scoring", 2)],
+                           MODEL + _LAYER * BF16 - ADAPTER * F32),
+        peak=dict(initializing="+", teacher_scoring="+"),
         result=OTHER,
     ),
     Effect(
@@ -263,7 +265,7 @@ EFFECTS = [
                    {(name, 1): WORKSPACE for name in ORDER[1:4]},
                    since("actor_update", 1, _UPDATE_BUFFERS + ADAPTER * F32)),
         peak={"rollout_logprob": "+", "reference_logprob": "+", ("actor_update", 1): "+", ("actor_update", 2): "-"},
-        reserved={(name, step): "+" for name, step in STAGES[2:]},
+        reserved=dict.fromkeys(STAGES[2:], "+"),
         fewer="micro_batch",
     ),
     Effect(
@@ -286,11 +288,11 @@ EFFECTS = [
     ),
     Effect(
         change=dict(kv_reservation="0.5"), on=dict(capacity_mib=256),
-        facts=dict(kv_pool_bytes=(128 - RESERVED_MIB) * MIB), peak=dict(rollout="+"),
+        facts=dict(kv_pool_bytes=128 * MIB - RESERVED), peak=dict(rollout="+"),
     ),
     Effect(
-        change=dict(kv_reservation="0.0317"), on=dict(capacity_mib=64), is_cpu=False,
-        facts=dict(kv_pool_bytes=(64 * MIB * 317 // 10_000 - RESERVED_MIB * MIB) // PER_TOKEN * PER_TOKEN,
+        change=dict(kv_reservation="0.0317"), on=dict(capacity_mib=64), is_greedy=True,
+        facts=dict(kv_pool_bytes=(64 * MIB * 317 // 10_000 - RESERVED) // PER_TOKEN * PER_TOKEN,
                    wave_sequences=4),
         peak={("rollout", 1): "+", ("rollout", 2): "-"},
     ),
@@ -298,12 +300,12 @@ EFFECTS = [
         change=dict(free_cache_engine=False),
         live=since("rollout", 1, N * T * PER_TOKEN + _WAVE + _DECODER_ADAPTER),
         peak={("rollout", 1): 0, ("rollout", 2): GENERATOR},
-        reserved={(name, step): "+" for name, step in STAGES[1:]},
+        reserved=dict.fromkeys(STAGES[1:], "+"),
     ),
     # The allocator and the card: the program is the same
     Effect(
         change=dict(allocator="expandable_segments"), has_same_events=True,
-        reserved={(name, step): "+" for name, step in STAGES[1:]},
+        reserved=dict.fromkeys(STAGES[1:], "+"),
     ),
     Effect(change=dict(capacity_mib=4096), has_same_events=True),
     Effect(change=dict(capacity_source="device"), on=dict(capacity_mib=4096), has_same_events=True),
@@ -312,7 +314,7 @@ EFFECTS = [
         facts=dict(rollout_sha256=hashlib.sha256(json.dumps([[0] * T] * N).encode()).hexdigest()),
     ),
     Effect(
-        change=dict(workload="short"), on=WORKLOADS["short"], has_same_events=True, is_cpu=False,  # a name, no more
+        change=dict(workload="short"), on=WORKLOADS["short"] | dict(total_training_steps=1), has_same_events=True
     ),
 ]  # fmt: skip
 
@@ -327,7 +329,7 @@ def test_memory_and_stages_change_as_said(effect):
     check_dry(effect, {**BASE, "dtype": "bfloat16"})
 
 
-@pytest.mark.parametrize("effect", [e for e in EFFECTS if e.is_cpu], ids=str)
+@pytest.mark.parametrize("effect", EFFECTS, ids=str)
 def test_stages_and_results_change_as_said(effect):
     check_cpu(effect, {**BASE, "dtype": "float32"})
 
@@ -346,7 +348,7 @@ def test_steps_repeat_the_stages():
 
 def test_checkpoints_are_a_stage_and_change_nothing():
     without, with_them = (
-        cpu_run(resolve(**BASE, dtype="float32", total_training_steps=5, checkpoint_every=n)) for n in (0, 2)
+        cpu_run(resolve(**BASE, dtype="float32", total_training_steps=4, checkpoint_every=n)) for n in (0, 2)
     )
     saved = [stage for stage in with_them.stages if stage[0] == "checkpoint"]
     assert saved == [("checkpoint", 2), ("checkpoint", 4)]
