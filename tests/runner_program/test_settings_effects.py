@@ -81,6 +81,7 @@ _UPDATE_BUFFERS = T * INT + P + 2 * R * F32 + ADVANTAGE
 
 _SAME = catalogue()[TINY[0]]
 DEEPER = replace(_SAME, model_id="fitproof/tiny-deeper", config={**_SAME.config, "num_hidden_layers": LAYERS + 1})
+WORDY = replace(_SAME, model_id="fitproof/tiny-wordy", config={**_SAME.config, "vocab_size": 8192})
 
 
 def shift_of_adapter(parameters: int, width: int = F32) -> dict:
@@ -229,9 +230,10 @@ EFFECTS = [
     # Remedies: less memory, or less time, and the same training
     Effect(change=dict(gradient_checkpointing=False), peak=dict(actor_update="+")),
     Effect(
-        # Of long responses, whose logits are the peak.
-        change=dict(logits_chunk=16), on=dict(max_prompt_length=4, max_response_length=60, lora_targets="attention"),
-        peak=dict(rollout_logprob="-", reference_logprob="-", actor_update="-"), result=CLOSE,
+        change=dict(logits_chunk=5),
+        on=dict(model_id=WORDY.model_id),
+        peak=dict(rollout_logprob="-", reference_logprob="-", actor_update="-"),
+        result=CLOSE,
     ),
     Effect(
         change=dict(attn_implementation="eager"),
@@ -287,8 +289,8 @@ EFFECTS = [
         peak={("rollout", 1): "+", ("rollout", 2): "-"},
     ),
     Effect(
-        change=dict(kv_reservation="0.5"), on=dict(capacity_mib=256),
-        facts=dict(kv_pool_bytes=128 * MIB - RESERVED), peak=dict(rollout="+"),
+        change=dict(kv_reservation="0.5"), on=dict(capacity_mib=64),
+        facts=dict(kv_pool_bytes=32 * MIB - RESERVED), peak=dict(rollout="+"),
     ),
     Effect(
         change=dict(kv_reservation="0.0317"), on=dict(capacity_mib=64), is_greedy=True,
@@ -307,8 +309,8 @@ EFFECTS = [
         change=dict(allocator="expandable_segments"), has_same_events=True,
         reserved=dict.fromkeys(STAGES[1:], "+"),
     ),
-    Effect(change=dict(capacity_mib=4096), has_same_events=True),
-    Effect(change=dict(capacity_source="device"), on=dict(capacity_mib=4096), has_same_events=True),
+    Effect(change=dict(capacity_mib=64), has_same_events=True),
+    Effect(change=dict(capacity_source="device"), on=dict(capacity_mib=64), has_same_events=True),
     Effect(
         change=dict(deterministic=True), has_same_events=True,
         facts=dict(rollout_sha256=hashlib.sha256(json.dumps([[0] * T] * N).encode()).hexdigest()),
@@ -320,8 +322,9 @@ EFFECTS = [
 
 
 @pytest.fixture(autouse=True)
-def _deeper_model(monkeypatch):
-    monkeypatch.setitem(catalogue(), DEEPER.model_id, DEEPER)
+def _more_models(monkeypatch):
+    for model in (DEEPER, WORDY):
+        monkeypatch.setitem(catalogue(), model.model_id, model)
 
 
 @pytest.mark.parametrize("effect", [e for e in EFFECTS if e.is_dry], ids=str)
@@ -332,6 +335,14 @@ def test_memory_and_stages_change_as_said(effect):
 @pytest.mark.parametrize("effect", EFFECTS, ids=str)
 def test_stages_and_results_change_as_said(effect):
     check_cpu(effect, {**BASE, "dtype": "float32"})
+
+
+def test_an_update_holds_the_logits_of_one_chunk():
+    """Float32 arrays [positions, words] live at once: logits, their log-softmax, its gradient. All three get smaller;
+    without a checkpoint around each chunk the log-softmax of every chunk would stay."""
+    s = resolve(**{**BASE, "model": WORDY.model_id})
+    whole, chunked = (dry_run(replace(s, logits_chunk=n))[1]["actor_update", 2].peak_requested for n in (0, 5))
+    assert whole - chunked > 2.5 * (MICRO * R - 5) * 8192 * F32
 
 
 def test_steps_repeat_the_stages():
