@@ -5,6 +5,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))  # for program_cases
+pytest.register_assert_rewrite("settings_effects")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -85,8 +85,9 @@ class MicroBatches:
     def _capture(self, name: Hashable, function: Callable[..., Result], part: tuple[torch.Tensor, ...]) -> _Captured:
         key = (name, *(tuple(t.shape) for t in part))
         if key not in self._captured:
-            if self._pool is None:
+            if torch.is_grad_enabled():  # an update; scoring alone has no use for what a backward pass needs
                 device_ops.prepare_backward_capture(self.device)
+            if self._pool is None:
                 self._pool = device_ops.GraphPool(self.device)
             inputs = tuple(t.clone() for t in part)
             outputs: list[Result] = []

@@ -33,7 +33,7 @@ class Updater:
 
         Micro-batches are weighted by their size, so an uneven last one does not change the mean. Where the pass is
         captured, gradients keep their addresses: they stay allocated from step to step, zeroed.
-        """  # fmt: skip
+        """
         self.model.causal.train()  # gradient checkpointing works only in training mode
         count, parameters = tensors[0].shape[0], self.model.trainable()
         is_captured = passes.captures(count, micro_batch)
