@@ -75,7 +75,7 @@ def dry_run(s: Settings) -> tuple[dict, dict[Stage, StageMemory], tuple]:
     replayed = replay(
         simulation.events, expandable=s.allocator == "expandable_segments", placement=profile.placement
     ).stages
-    return simulation.facts, {m.stage: m for m in replayed if m.stage[0] != IDLE}, simulation.events
+    return simulation.facts, {m.stage: m for m in replayed if m.stage[0] != IDLE}, simulation.written_out()[0]
 
 
 class StillMeter:
