@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from fitproof.runner.program import trial
+from fitproof.runner.program.models import LanguageModel
 from fitproof.runner.program.recorder import CpuMeter, Recorder
 from fitproof.schema.records import SCHEMA_VERSION, event_spec, problems
 from fitproof.schema.settings import Settings, resolve
@@ -21,6 +22,18 @@ _LENGTHS = dict(
 
 def tiny(**given: object) -> Settings:
     return resolve(**{"model": TINY[0], **_LENGTHS, **given})
+
+
+def loud(model: LanguageModel) -> LanguageModel:
+    """Make layers and an adapter matter to the choice of tokens, and biases differ: fresh random weights mostly repeat
+    the input."""
+    with torch.no_grad():
+        for p in (p for layer in model.trunk.layers for p in layer.parameters() if p.requires_grad and p.ndim == 2):
+            p.mul_(20.0 if model.adapter is not None else 5.0)
+        for name, p in model.causal.named_parameters():
+            if name.endswith("bias"):
+                p.normal_(0, 0.1)
+    return model
 
 
 def run_events(s: Settings, seed: int = 1) -> list[dict]:

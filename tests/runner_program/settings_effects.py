@@ -3,15 +3,18 @@
 import io
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache
 from unittest.mock import patch
 
+import pytest
 import torch
+from fitproof.errors import EnvironmentLacks
 from fitproof.runner.program.engines import cuda_graph
 from fitproof.runner.program.engines.hf_generate import HfGenerate
+from fitproof.runner.program.engines.hf_paged import HfPagedEngine
 from fitproof.runner.program.micro_batches import MicroBatches
 from fitproof.runner.program.recipes import grpo, opd, policy, ppo
 from fitproof.runner.program.recorder import Recorder
@@ -19,7 +22,7 @@ from fitproof.schema.settings import Settings, resolve
 from fitproof.simulate.executor import IDLE, simulate
 from fitproof.simulate.profile import load_profile
 from fitproof.simulate.replay import StageMemory, replay
-from program_cases import CPU, stages
+from program_cases import CPU, loud, stages
 
 ABSENT = "absent"
 BITWISE, CLOSE, OTHER, ANY = "bitwise", "close", "other", "any"
@@ -41,13 +44,16 @@ class Effect:
     stages: tuple[set[str], set[str]] = (set(), set())
     """Stages that come, and that go, in every step."""
     facts: Mapping[str, object] = field(default_factory=dict)
-    """New values, or ABSENT. On the CPU, whose dtype is float32, only the names are compared."""
+    """New values, or ABSENT, of the dry run; on the CPU, whose dtype is float32, only the names are compared. Of the
+    CPU where there is no dry run."""
     live: Mapping[Stage, int] = field(default_factory=dict)
     """Bytes that tensors hold at the end of a stage: the difference, for stages that both trials have."""
     peak: Mapping[str | Stage, str | int] = field(default_factory=dict)
     """'+', '-', bytes or ANY: the peak of a stage, by its name where in every step. Elsewhere it moves with `live`."""
     reserved: Mapping[Stage, str] = field(default_factory=dict)
     """'+' or '-': the allocator's segments at the end of a stage. Compared only where named: they round to 2 MiB."""
+    driver: int | None = None
+    """Bytes outside the allocator, at the end. Compared only where named: operations of graphs take some, too."""
     has_same_events: bool = False
     """Not one allocation is another."""
     rollouts: str = BITWISE
@@ -55,11 +61,13 @@ class Effect:
     result: str = BITWISE
     """The trained parameters. CLOSE: equal sums in another order, within TOLERANCE. OTHER: it trains otherwise."""
     is_greedy: bool = False
-    """Without sampling, where the order of sequences decides which random number each gets."""
+    """Without sampling, where the order of sequences decides which random number each gets; every sequence its own."""
     fewer: str = ""
     """'decode' or 'micro_batch': what the CPU runs less often."""
     is_dry: bool = True
-    """False where a dry run cannot follow."""
+    """False where a dry run cannot follow: it is refused with exit code 3."""
+    is_on_cpu: bool = True
+    """False where a CPU cannot do it: it is refused with exit code 3."""
 
     def __str__(self) -> str:
         change, on = (",".join(f"{name}={value}" for name, value in d.items()) for d in (self.change, self.on))
@@ -122,10 +130,13 @@ def cpu_run(s: Settings, is_greedy: bool = False, seed: int = 3) -> CpuRun:
 
 
 def check_dry(effect: Effect, base: Mapping[str, object]) -> None:
-    """Stages, facts, live bytes, peaks and, where named, reserved bytes differ as the effect says, and no others."""
-    (facts, memory, events), (new_facts, new_memory, new_events) = (
-        dry_run(resolve(**{**base, **effect.on, **change})) for change in ({}, effect.change)
-    )
+    """Stages, facts, live bytes, peaks and, where named, reserved and driver bytes differ as the effect says, and no
+    others."""
+    old, new = (resolve(**{**base, **effect.on, **change}) for change in ({}, effect.change))
+    if not effect.is_dry:
+        _check_refusal(dry_run, new)
+        return
+    (facts, memory, events), (new_facts, new_memory, new_events) = map(dry_run, (old, new))
     assert not effect.has_same_events or new_events == events
     _check_stages(effect, list(memory), list(new_memory))
     assert _changed(facts, new_facts) == dict(effect.facts)
@@ -139,13 +150,21 @@ def check_dry(effect: Effect, base: Mapping[str, object]) -> None:
     for stage, sign in effect.reserved.items():
         moved = new_memory[stage].reserved - memory[stage].reserved
         assert moved > 0 if sign == "+" else moved < 0, (stage, moved)
+    assert effect.driver in (None, _driver_bytes(new_events) - _driver_bytes(events))
 
 
 def check_cpu(effect: Effect, base: Mapping[str, object]) -> None:
     """Stages, facts, rollouts and trained parameters differ as the effect says, and no others."""
-    old, new = (cpu_run(resolve(**{**base, **effect.on, **change}), effect.is_greedy) for change in ({}, effect.change))
+    without, with_it = (resolve(**{**base, **effect.on, **change}) for change in ({}, effect.change))
+    if not effect.is_on_cpu:
+        _check_refusal(cpu_run, with_it)
+        return
+    old, new = (cpu_run(s, effect.is_greedy) for s in (without, with_it))
     _check_stages(effect, old.stages, new.stages)
-    assert set(_changed(old.facts, new.facts)) == set(effect.facts)
+    changed = _changed(old.facts, new.facts)
+    assert set(changed) == set(effect.facts)
+    assert effect.is_dry or changed == effect.facts
+    assert not effect.is_greedy or len(old.rollouts[0].unique(dim=0)) == without.train_batch_size
     assert effect.result in _alike(old.parameters, new.parameters)
     steps = slice(None) if effect.result != OTHER else slice(1)
     assert effect.rollouts in (ANY, *_alike(old.rollouts[steps], new.rollouts[steps]))
@@ -154,6 +173,16 @@ def check_cpu(effect: Effect, base: Mapping[str, object]) -> None:
         assert {k: v for k, v in new.counts.items() if k != effect.fewer} == {
             k: v for k, v in old.counts.items() if k != effect.fewer
         }
+
+
+def _check_refusal(run: Callable[[Settings], object], s: Settings) -> None:
+    with pytest.raises(EnvironmentLacks) as caught:
+        run(s)
+    assert caught.value.exit_code == 3
+
+
+def _driver_bytes(events: tuple) -> int:
+    return sum(e[1] for e in events if e[0] == "driver")
 
 
 def _check_stages(effect: Effect, old: list[Stage], new: list[Stage]) -> None:
@@ -188,6 +217,8 @@ def _counted(function, counts: Counter[str], what: str):
 
 
 def _greedy_engine(model, s, device, recorder):
+    loud(model)
     if s.rollout_engine == "hf_generate":
         return HfGenerate(model, s, device, sample=False)
-    return cuda_graph.CudaGraphEngine(model, s, device, recorder, sample=False)
+    engine = {"hf_paged": HfPagedEngine, "cuda_graph": cuda_graph.CudaGraphEngine}[s.rollout_engine]
+    return engine(model, s, device, recorder, sample=False)

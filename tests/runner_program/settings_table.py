@@ -84,6 +84,11 @@ def shift_of_adapter(parameters: int, width: int = F32) -> dict:
     return total(since("initializing", 0, parameters * width), since("actor_update", 1, 2 * parameters * width))
 
 
+def paged_pool(sequences: int) -> int:
+    """Bytes of hf_paged's pool in float32: a block of 256 positions for each sequence, and two of the library's own."""
+    return (sequences + 2) * 256 * PER_TOKEN * F32 // BF16
+
+
 FORWARD = ("rollout", "rollout_logprob", "reference_logprob", "actor_update")
 
 EFFECTS = [
@@ -293,6 +298,15 @@ EFFECTS = [
         change=dict(rollout_engine="hf_generate"), is_dry=False, is_greedy=True,
         facts=dict(kv_pool_bytes=ABSENT, wave_sequences=ABSENT, decode_buckets=ABSENT), fewer="decode",
     ),
+    Effect(
+        change=dict(rollout_engine="hf_paged"), is_dry=False, is_greedy=True,
+        facts=dict(kv_pool_bytes=paged_pool(N), decode_buckets=ABSENT), fewer="decode",
+    ),
+    Effect(
+        change=dict(max_num_seqs=N // 2), on=dict(rollout_engine="hf_paged"), is_dry=False, is_greedy=True,
+        facts=dict(kv_pool_bytes=paged_pool(N // 2), wave_sequences=N // 2),
+    ),
+    Effect(change=dict(free_cache_engine=False), on=dict(rollout_engine="hf_paged"), is_dry=False),
     Effect(
         change=dict(max_num_seqs=N // 2), is_greedy=True,
         facts=dict(kv_pool_bytes=N // 2 * T * PER_TOKEN, wave_sequences=N // 2),

@@ -13,19 +13,11 @@ from fitproof.runner.program.models import LanguageModel, build_actor, build_fro
 from fitproof.runner.program.recorder import CpuMeter, Recorder
 from fitproof.runner.program.sequences import make_prompts
 from fitproof.schema.models import catalogue
-from program_cases import CPU, TINY, facts, run_events, tiny
+from program_cases import CPU, TINY, facts, loud, run_events, tiny
 
 
 def quiet() -> Recorder:
     return Recorder(io.StringIO(), CpuMeter())
-
-
-def loud(model: LanguageModel) -> LanguageModel:
-    """Make the layers, and an adapter, matter to the choice of tokens: fresh random weights mostly repeat the input."""
-    with torch.no_grad():
-        for p in (p for layer in model.trunk.layers for p in layer.parameters() if p.requires_grad and p.ndim == 2):
-            p.mul_(20.0 if model.adapter is not None else 5.0)
-    return model
 
 
 def greedy(s, model: LanguageModel, vocab: int = 384) -> tuple[torch.Tensor, torch.Tensor]:

@@ -18,21 +18,10 @@ from fitproof.runner.program.models import LanguageModel, build_actor
 from fitproof.runner.program.recorder import CpuMeter, Recorder
 from fitproof.runner.program.sequences import make_prompts
 from fitproof.schema.models import catalogue
-from program_cases import CPU, TINY, events_of, facts, run_events, tiny, write_trial
+from program_cases import CPU, TINY, events_of, facts, loud, run_events, tiny, write_trial
 from transformers.generation.continuous_batching.scheduler import Scheduler
 
 TOKEN_BYTES = 2 * 2 * 2 * 16 * 4  # of the tiny models: keys and values, layers, heads, width, float32
-
-
-def loud(model: LanguageModel) -> LanguageModel:
-    """Make layers and adapter matter to the choice of tokens, and biases differ."""
-    with torch.no_grad():
-        for p in (p for layer in model.trunk.layers for p in layer.parameters() if p.requires_grad and p.ndim == 2):
-            p.mul_(20.0 if model.adapter is not None else 5.0)
-        for name, p in model.causal.named_parameters():
-            if name.endswith("bias"):
-                p.normal_(0, 0.1)
-    return model
 
 
 def paged(model: LanguageModel, s, sample: bool = False, stream=None) -> HfPagedEngine:

@@ -18,7 +18,7 @@ from fitproof.runner.program.engines.vllm import VllmEngine
 from fitproof.runner.program.models import build_actor, build_frozen, merged_weights, synchronise
 from fitproof.runner.program.recorder import CpuMeter, Recorder
 from fitproof.runner.program.sequences import make_prompts
-from program_cases import CPU, TINY, events_of, facts, run_events, stages, tiny, write_trial
+from program_cases import CPU, TINY, events_of, facts, loud, run_events, stages, tiny, write_trial
 
 TOKEN_BYTES = 2 * 2 * 2 * 16 * 4  # of the tiny models: keys and values, layers, heads, width, float32
 
@@ -39,13 +39,6 @@ def fake(monkeypatch, tmp_path):
 
 def with_vllm(**given):
     return tiny(**{"engine": "vllm", "kv_reservation": "0.5", **given})
-
-
-def loud(model):
-    with torch.no_grad():
-        for p in (p for layer in model.trunk.layers for p in layer.parameters() if p.requires_grad and p.ndim == 2):
-            p.mul_(20.0 if model.adapter is not None else 5.0)
-    return model
 
 
 def greedy(model, s) -> VllmEngine:

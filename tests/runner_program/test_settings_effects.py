@@ -1,4 +1,4 @@
-"""Every setting changes what it should, and nothing else: the rows of `settings_table.py`.
+"""Every setting changes what it should, and nothing else: the rows of `settings_table.py` and `settings_table_bnb.py`.
 
 Memory is that of a dry run in bfloat16, exact to the byte; stages, rollouts and results are those of a float32 run on
 the CPU. Settings that are remedies leave the trained parameters as they are.
@@ -13,6 +13,9 @@ from fitproof.schema.models import catalogue
 from fitproof.schema.settings import CHOICES, FIELD_NAMES, resolve
 from settings_effects import check_cpu, check_dry, cpu_run, dry_run
 from settings_table import ADAPTER, BASE, DEEPER, EFFECTS, F32, LAYERS, MICRO, ORDER, STAGES, WORDY, R
+from settings_table_bnb import BITSANDBYTES
+
+ROWS = [*EFFECTS, *BITSANDBYTES]
 
 
 @pytest.fixture(autouse=True)
@@ -21,12 +24,12 @@ def _more_models(monkeypatch):
         monkeypatch.setitem(catalogue(), model.model_id, model)
 
 
-@pytest.mark.parametrize("effect", [e for e in EFFECTS if e.is_dry], ids=str)
+@pytest.mark.parametrize("effect", ROWS, ids=str)
 def test_memory_and_stages_change_as_said(effect):
     check_dry(effect, {**BASE, "dtype": "bfloat16"})
 
 
-@pytest.mark.parametrize("effect", EFFECTS, ids=str)
+@pytest.mark.parametrize("effect", ROWS, ids=str)
 def test_stages_and_results_change_as_said(effect):
     check_cpu(effect, {**BASE, "dtype": "float32"})
 
@@ -60,9 +63,21 @@ def test_checkpoints_are_a_stage_and_change_nothing():
     for _, step in saved:
         assert with_them.stages[with_them.stages.index(("checkpoint", step)) - 1] == ("actor_update", step)
     assert [stage for stage in with_them.stages if stage not in saved] == without.stages
-    matrices = LAYERS * 7 * 2
-    assert with_them.facts == {**without.facts, "checkpoint_bytes": 3 * ADAPTER * F32 + matrices * F32}
+    counts = LAYERS * 7 * 2 * F32  # of steps, one for each matrix
+    assert with_them.facts == {**without.facts, "checkpoint_bytes": 3 * ADAPTER * F32 + counts}
     assert all(torch.equal(a, b) for a, b in zip(without.parameters, with_them.parameters, strict=True))
+
+
+def test_checkpoints_take_no_device_bytes():
+    steps = dict(total_training_steps=4)
+    (facts, memory, events), (new_facts, new_memory, new_events) = (
+        dry_run(resolve(**BASE, **steps, checkpoint_every=n)) for n in (0, 2)
+    )
+    saved = [("checkpoint", 2), ("checkpoint", 4)]
+    assert {k: v for k, v in new_memory.items() if k not in saved} == memory
+    assert [e for e in new_events if e[:1] != ("stage",)] == [e for e in events if e[:1] != ("stage",)]
+    counts = LAYERS * 7 * 2 * F32
+    assert new_facts == {**facts, "checkpoint_bytes": 3 * ADAPTER * F32 + counts}
 
 
 def test_more_cards_are_refused():
@@ -78,22 +93,21 @@ def test_the_seed_is_no_setting_and_decides_no_shape():
     assert not torch.equal(one.rollouts[0], other.rollouts[0])
 
 
-# What the rows above do not vary: shown by a test of its own, or waiting for the part of the program that does it.
+# What the rows above do not vary, shown by a test of its own.
 OWN_TEST = {
     "total_training_steps": test_steps_repeat_the_stages,
     "checkpoint_every": test_checkpoints_are_a_stage_and_change_nothing,
     "gpu_count": test_more_cards_are_refused,
 }
-NOT_BUILT = {"quantization": {"nf4"}, "optimizer": {"adamw_8bit", "paged_adamw_8bit"},
-             "rollout_engine": {"hf_paged", "vllm"}}  # fmt: skip
+# Wants a package of its own that is never required: `test_program_vllm.py` runs it against a fake of its interface.
+NOT_INSTALLED = {"rollout_engine": {"vllm"}}
 
 
 def test_every_setting_has_a_row():
-    varied = {name for e in EFFECTS for name in e.change}
-    assert varied | {*OWN_TEST, "quantization", "optimizer"} == set(FIELD_NAMES)
+    assert {name for e in ROWS for name in e.change} | set(OWN_TEST) == set(FIELD_NAMES)
 
 
 def test_every_choice_is_taken():
-    taken = [resolve(**{**BASE, **e.on, **change}) for e in EFFECTS for change in ({}, e.change)]
+    taken = [resolve(**{**BASE, **e.on, **change}) for e in ROWS for change in ({}, e.change)]
     for name, choices in CHOICES.items():
-        assert {getattr(s, name) for s in taken} - {None} == set(choices) - NOT_BUILT.get(name, set()), name
+        assert {getattr(s, name) for s in taken} - {None} == set(choices) - NOT_INSTALLED.get(name, set()), name
