@@ -24,8 +24,8 @@ def settings(**given):
     return resolve(**{"model": "fitproof/tiny-qwen3", "dtype": "bfloat16", **lengths, **given})
 
 
-def run(recipe, s) -> tuple[list[torch.Tensor], list[dict]]:
-    """The trained parameters and the ended stages of a trial of `s`."""
+def finished(recipe, s):
+    """A trial of `s` that has run, and its ended stages."""
     gc.collect()
     torch.cuda.init()
     torch.cuda.empty_cache()
@@ -38,8 +38,17 @@ def run(recipe, s) -> tuple[list[torch.Tensor], list[dict]]:
     finally:
         torch.use_deterministic_algorithms(False)
     events = [json.loads(line) for line in out.getvalue().splitlines()]
-    trained = [p.detach().cpu() for u in trial.state.updaters.values() for p in u.model.trainable()]
-    return trained, [e for e in events if e["event"] == "stage_end"]
+    return trial, [e for e in events if e["event"] == "stage_end"]
+
+
+def run(recipe, s) -> tuple[list[torch.Tensor], list[dict]]:
+    """The trained parameters and the ended stages of a trial of `s`."""
+    trial, stages = finished(recipe, s)
+    return trained(trial), stages
+
+
+def trained(trial) -> list[torch.Tensor]:
+    return [p.detach().cpu() for u in trial.state.updaters.values() for p in u.model.trainable()]
 
 
 @pytest.mark.parametrize("adaptation", ["lora", "full"])
@@ -51,6 +60,31 @@ def test_a_captured_pass_gives_the_same_parameters(recipe, adaptation, given):
         given["teacher"] = "fitproof/tiny-qwen3"
     (eager, _), (captured, _) = (run(recipe, settings(**given, capture_micro_batches=c)) for c in (False, True))
     assert all(torch.equal(a, b) for a, b in zip(eager, captured, strict=True))
+
+
+# Seven rows in micro-batches of two: after three replays a single row that no graph has, and its gradients are added to
+# those of the replays. Eight in fours beside scoring one by one: scoring is replayed, updates are not.
+UNEVEN = dict(train_batch_size=1, rollout_n=7, actor_micro_batch=2)
+ONLY_SCORING = dict(actor_micro_batch=4, rollout_logprob_micro_batch=1, ref_logprob_micro_batch=1,
+                    teacher_micro_batch=1)  # fmt: skip
+SCORING = {"grpo": {"rollout_logprob", "reference_logprob"}, "ppo": {"rollout_logprob", "reference_logprob"},
+           "opd": {"teacher_scoring"}}  # fmt: skip
+UPDATES = {"grpo": {"actor_update"}, "ppo": {"values", "critic_update", "actor_update"}, "opd": {"actor_update"}}
+
+
+@pytest.mark.parametrize("adaptation", ["lora", "full"])
+@pytest.mark.parametrize("recipe", [Grpo, Ppo, Opd])
+@pytest.mark.parametrize("given", [UNEVEN, ONLY_SCORING], ids=["uneven", "only scoring"])
+def test_replays_beside_micro_batches_as_they_are_give_the_same_parameters(recipe, adaptation, given):
+    name = recipe.__name__.lower()
+    given = dict(algorithm=name, adaptation=adaptation, total_training_steps=3, **given)
+    if recipe is Opd:
+        given["teacher"] = "fitproof/tiny-qwen3"
+    (eager, _), (captured, _) = (finished(recipe, settings(**given, capture_micro_batches=c)) for c in (False, True))
+    assert eager.passes._captured == {}
+    wanted = SCORING[name] | (UPDATES[name] if "rollout_n" in given else set())
+    assert {key[0] for key in captured.passes._captured} == wanted
+    assert all(torch.equal(a, b) for a, b in zip(trained(eager), trained(captured), strict=True))
 
 
 def test_capture_keeps_the_peak_of_live_tensors_and_does_not_grow():

@@ -51,12 +51,15 @@ _WORDS = 8192 * 64  # the one tensor of a tiny model that is large enough to be 
 BITSANDBYTES = [
     Effect(
         change=NF4, live=since("initializing", 0, PACKED_MODEL + TABLE - MODEL),
-        # peft adds a float32 adapter's output to that of a plain layer in float32, of a 4-bit layer in its own dtype.
+        # peft adds a float32 adapter's output to a plain layer's in float32, to a 4-bit layer's in its own dtype: there
+        # the gradient of the sum is that of the layer's output, here a second tensor [MICRO, T, 64].
         peak=dict(actor_update=PACKED_MODEL + TABLE - MODEL - MICRO * T * 64 * BF16),
         driver=KERNELS, rollouts=OTHER, result=OTHER,
     ),
     Effect(
+        # At the peak of an update a weight is unpacked, as a whole: it falls by less.
         change=NF4, on=dict(adapter_dtype="bfloat16"), live=since("initializing", 0, PACKED_MODEL + TABLE - MODEL),
+        peak=dict(actor_update="-"),
         driver=KERNELS, rollouts=OTHER, result=OTHER,
     ),
     # Copies of a 4-bit base are packed as well, and equal to it.
@@ -65,9 +68,8 @@ BITSANDBYTES = [
     Effect(
         change=dict(rollout_weights="copy"), on=NF4, stages=({"weight_sync"}, set()),
         live={**since("initializing", 0, PACKED_MODEL), ("initializing", 0): PACKED_MODEL + WORKSPACE},
-        # A copy decodes without adapter: in the second step that weighs more than a packed copy.
+        # A copy rolls out without adapter: in the second step that saves more than a packed copy takes.
         peak={"initializing": "+", ("rollout", 1): "+", ("rollout", 2): "-"},
-        result=CLOSE,
     ),
     Effect(
         # Scales and tables leave with the weights.

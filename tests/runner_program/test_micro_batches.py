@@ -20,10 +20,15 @@ def trained(recipe, s):
 
 @pytest.mark.parametrize("adaptation", ["lora", "full"])
 @pytest.mark.parametrize("recipe", [Grpo, Ppo, Opd])
-@pytest.mark.parametrize("offload", [False, True])
-def test_a_captured_pass_gives_the_same_parameters(recipe, adaptation, offload):
-    given = dict(algorithm=recipe.__name__.lower(), adaptation=adaptation, parameter_offload=offload, rollout_n=2,
-                 train_batch_size=3, actor_micro_batch=1)  # fmt: skip
+@pytest.mark.parametrize("given", [
+    dict(),
+    dict(parameter_offload=True),
+    dict(rollout_n=7, train_batch_size=1, actor_micro_batch=2),  # after three that are captured one that is not
+    dict(actor_micro_batch=3, rollout_logprob_micro_batch=1, ref_logprob_micro_batch=1, teacher_micro_batch=1),
+], ids=str)  # fmt: skip
+def test_a_captured_pass_gives_the_same_parameters(recipe, adaptation, given):
+    given = dict(algorithm=recipe.__name__.lower(), adaptation=adaptation, rollout_n=2, train_batch_size=3,
+                 actor_micro_batch=1) | given  # fmt: skip
     if recipe is Opd:
         given["teacher"] = TINY[0]
     eager, captured = (trained(recipe, tiny(**given, capture_micro_batches=c)) for c in (False, True))
