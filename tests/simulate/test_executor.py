@@ -32,6 +32,7 @@ def memory(simulation):
         dict(rollout_weights="copy", free_cache_engine=False, attn_implementation="eager"),
         dict(capture_micro_batches=True, total_training_steps=3),
         dict(capture_micro_batches=True, parameter_offload=True, adaptation="full"),
+        dict(capture_micro_batches=True, rollout_n=7, train_batch_size=1, actor_micro_batch=2),
         dict(quantization="nf4", capture_micro_batches=True, optimizer="adamw_8bit"),
         dict(quantization="nf4", gradient_checkpointing=False, actor_micro_batch=3),
         dict(quantization="nf4", rollout_weights="copy", parameter_offload=True, optimizer="adamw_8bit"),
