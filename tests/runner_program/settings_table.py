@@ -20,8 +20,8 @@ BASE = dict(model=TINY[0], workload="custom", max_prompt_length=P, max_response_
 
 # The tiny Qwen3: 512 words, width 64, 4 query and 2 key/value heads of 16, MLP 128, 2 layers, head tied.
 LAYERS, HEAD, GROUPS, BF16, F32, INT = 2, 16, 2, 2, 4, 8
-_SHAPES = {"attention": ((64, 64), (64, 32), (64, 32), (64, 64)), "mlp": ((64, 128), (64, 128), (128, 64))}
-_LAYER = sum(i * o for shapes in _SHAPES.values() for i, o in shapes) + 2 * 64 + 2 * HEAD
+SHAPES = {"attention": ((64, 64), (64, 32), (64, 32), (64, 64)), "mlp": ((64, 128), (64, 128), (128, 64))}
+_LAYER = sum(i * o for shapes in SHAPES.values() for i, o in shapes) + 2 * 64 + 2 * HEAD
 PARAMETERS = 512 * 64 + LAYERS * _LAYER + 64
 ROTARY = 2 * 8 * F32  # a model's two tables of inverse frequencies: buffers, no parameters
 MODEL = PARAMETERS * BF16 + ROTARY
@@ -29,7 +29,7 @@ PER_TOKEN = 2 * LAYERS * GROUPS * HEAD * BF16  # of the KV pool
 
 
 def lora(rank: int, *targets: str) -> int:
-    return LAYERS * rank * sum(i + o for t in targets for i, o in _SHAPES[t])
+    return LAYERS * rank * sum(i + o for t in targets for i, o in SHAPES[t])
 
 
 ADAPTER = lora(8, "attention", "mlp")

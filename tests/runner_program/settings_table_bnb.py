@@ -3,7 +3,6 @@
 from fitproof.simulate.profile import load_profile
 from settings_effects import CLOSE, OTHER, Effect
 from settings_table import (
-    _SHAPES,
     ADAPTER,
     BF16,
     F32,
@@ -13,6 +12,7 @@ from settings_table import (
     ORDER,
     PARAMETERS,
     ROTARY,
+    SHAPES,
     WORDY,
     WORKSPACE,
     T,
@@ -24,7 +24,7 @@ KERNELS = load_profile("h200").driver_bytes["bitsandbytes"]
 
 # 4 bits: the linear layers' weights, 64 to a scale of 8 bits, 256 scales to a float32 of their own; for each matrix an
 # offset and two tables of 16 and 256 values; and one more table of 256 for all models.
-_LINEAR = [i * o for shapes in _SHAPES.values() for i, o in shapes] * LAYERS
+_LINEAR = [i * o for shapes in SHAPES.values() for i, o in shapes] * LAYERS
 TABLE = 256 * F32
 _PACKED = sum(n // 2 + n // 64 + -(-n // (64 * 256)) * F32 + F32 + 16 * F32 + TABLE for n in _LINEAR)
 PACKED_MODEL = MODEL - sum(_LINEAR) * BF16 + _PACKED
@@ -43,7 +43,7 @@ def state_8bit(sizes: list[int]) -> int:
 
 # Rank 8 makes matrices of 512 and 1,024 elements. Of rank 64 only the B of keys and values have less than 4,096.
 WIDE = dict(lora_rank=64, lora_alpha=64)
-_WIDE = [64 * n for shapes in _SHAPES.values() for shape in shapes for n in shape] * LAYERS
+_WIDE = [64 * n for shapes in SHAPES.values() for shape in shapes for n in shape] * LAYERS
 FULL = dict(adaptation="full", reference="copy")
 _FULL = [512 * 64, *_LINEAR, *[64, 64, 16, 16] * LAYERS, 64]
 _WORDS = 8192 * 64  # the one tensor of a tiny model that is large enough to be paged: of 100,000 elements
