@@ -11,7 +11,7 @@ from .samples import Lines
 WEIGHTS = ("random", "pretrained")
 DEVICE_KINDS = ("cuda", "rocm", "cpu")
 ELIGIBLE = ("completed", "memory_failure")
-DOCUMENT_TABLES = ("raw_slots", "raw_attempts", "raw_trials", "raw_environments", "raw_results")
+DOCUMENT_TABLES = ("raw_slots", "raw_attempts", "raw_trials", "raw_environments", "raw_results", "raw_workloads")
 ENDED = tuple(s for s in records.STATUSES if s != "interrupted")
 # What a finished measurement must have left behind; a killed attempt may lack any of it.
 OF_COMPLETED = ("environment.json", "events.jsonl")

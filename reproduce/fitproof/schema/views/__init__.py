@@ -5,6 +5,7 @@ from .configurations import CONFIGURATIONS
 from .ledger import ATTEMPTS, DEVICES, PANEL_SLOTS
 from .memory import ITERATION_COSTS, MEMORY_SAMPLES, STAGE_PEAKS
 from .trials import FAILURES, TRIALS
+from .workloads import OPD_WORKLOADS
 
 VIEWS: dict[str, View] = {
     view.name: view
@@ -17,6 +18,7 @@ VIEWS: dict[str, View] = {
         MEMORY_SAMPLES,
         ITERATION_COSTS,
         FAILURES,
+        OPD_WORKLOADS,
         DEVICES,
     )
 }
