@@ -74,7 +74,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--pair", default="qwen3", help="opd: qwen3 or smollm2")
     parser.add_argument("--update-batch", type=int, nargs="+", default=[1, 4], help="opd: our update micro-batches")
     parser.add_argument("--opd-set", action="append", default=[], metavar="KEY=VALUE", help="opd: a setting of ours")
-    parser.add_argument("--peer-set", action="append", default=[], metavar="KEY=VALUE", help="opd: a setting of the peer's")
+    parser.add_argument(
+        "--peer-set", action="append", default=[], metavar="KEY=VALUE", help="opd: a setting of the peer's"
+    )
     parser.add_argument("--grpo-set", action="append", default=[], metavar="KEY=VALUE", help="grpo: a setting of ours")
     parser.add_argument("--trl-paged", action="store_true")
     parser.add_argument("--compiled", action="store_true", help="decode: compiling takes a minute")

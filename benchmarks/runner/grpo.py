@@ -54,7 +54,8 @@ def _ours(settings: Settings, tiny: bool, scratch: Path, clock: Clock) -> dict:
     begins = [e["t_ns"] for e in events if e["event"] == "stage_begin" and e["stage"] == "rollout"]
     ends = [max(e["t_ns"] for e in events if e["event"] == "stage_end" and e["step"] == n) for n in range(1, STEPS + 1)]
     stages = {
-        name: [e["t_ns"] - b["t_ns"] for b, e in _runs(events, name)] for name in {e["stage"] for e in events if "stage" in e}
+        name: [e["t_ns"] - b["t_ns"] for b, e in _runs(events, name)]
+        for name in {e["stage"] for e in events if "stage" in e}
     }
     return {
         "step_seconds": [(end - begin) / 1e9 for begin, end in zip(begins, ends, strict=True)],
@@ -65,7 +66,9 @@ def _ours(settings: Settings, tiny: bool, scratch: Path, clock: Clock) -> dict:
 
 def _runs(events: list[dict], stage: str) -> list[tuple[dict, dict]]:
     of = [e for e in events if e.get("stage") == stage]
-    return list(zip([e for e in of if e["event"] == "stage_begin"], [e for e in of if e["event"] == "stage_end"], strict=True))
+    return list(
+        zip([e for e in of if e["event"] == "stage_begin"], [e for e in of if e["event"] == "stage_end"], strict=True)
+    )
 
 
 def _peer(args, scratch: Path, clock: Clock) -> dict:

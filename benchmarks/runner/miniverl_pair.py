@@ -62,7 +62,9 @@ def _run_until_checkpoint(step: int, materials: Path, runs: Path, given: tuple, 
         try:
             while not wanted.is_dir():
                 if process.poll() is not None:
-                    raise Skipped(f"miniVERL ended with exit code {process.returncode} before its checkpoint; see {log}")
+                    raise Skipped(
+                        f"miniVERL ended with exit code {process.returncode} before its checkpoint; see {log}"
+                    )
                 if clock.left <= 1.0:
                     raise Skipped("the interrupted miniVERL run exceeded the section's time limit")
                 time.sleep(0.02)
@@ -102,7 +104,8 @@ def _figures(run: Path, first: dict, last: dict) -> dict:
     updates = [row for row in rows if row["phase"] == "opd"]
     cold = first["cold_start_seconds"]
     peaks = {
-        name: max(row["memory"][name] for row in rows) or None for name in ("peak_allocated_bytes", "peak_reserved_bytes")
+        name: max(row["memory"][name] for row in rows) or None
+        for name in ("peak_allocated_bytes", "peak_reserved_bytes")
     }
     checkpoint = run / "checkpoints" / "final"
     return {

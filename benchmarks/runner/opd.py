@@ -38,7 +38,9 @@ def measure(args, scratch: Path, clock: Clock) -> tuple[list[Row], dict]:
                    target=None if args.tiny else target, higher_is_better=higher)  # fmt: skip
 
     rows.append(row("rollout tokens/s", first["rollout_tokens_per_second"], "rollout_tokens_per_second", 550))
-    rows.append(row("teacher positions/s", first["teacher_positions_per_second"], "teacher_positions_per_second", 6_500))
+    rows.append(
+        row("teacher positions/s", first["teacher_positions_per_second"], "teacher_positions_per_second", 6_500)
+    )
     for micro_batch, answer in raw["ours"].items():
         name = "update_positions_per_second"
         rows.append(row(f"update positions/s, batch {micro_batch}", answer["figures"][name], name,
@@ -65,7 +67,9 @@ def _peer(args, pair: str, scratch: Path, clock: Clock) -> dict:
     if args.records:
         folder = args.records / "peers" / "peers"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"workload-miniverl-{miniverl_pair.VERSION}-{pair}.json").write_text(json.dumps(record, indent=1) + "\n")
+        (folder / f"workload-miniverl-{miniverl_pair.VERSION}-{pair}.json").write_text(
+            json.dumps(record, indent=1) + "\n"
+        )
         shutil.copy(runs / "whole" / "opd" / "metrics.jsonl", scratch / "miniverl-metrics.jsonl")
     return record
 

@@ -42,7 +42,9 @@ def text(rows: list[Row]) -> str:
         for r in rows
     ]  # fmt: skip
     widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
-    return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in [header, *lines])
+    return "\n".join(
+        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in [header, *lines]
+    )
 
 
 def _number(value: float | None) -> str:

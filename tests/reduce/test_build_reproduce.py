@@ -12,6 +12,7 @@ from fitproof.evidence.pack import pack
 from fitproof.evidence.verify import verify
 from fitproof.reduce.build import build
 from fitproof.reduce.reproduce import reproduce
+from golden import pack_case
 
 from benchmarks import synthetic
 
@@ -27,6 +28,7 @@ def release(tmp_path_factory) -> Path:
         run = tmp_path_factory.mktemp("run")
         synthetic.write_panel(run, index, attempts=6, samples=60)
         pack([run], root / f"releases/2026-01-0{index + 1}_synthetic_{index}.tar.zst", level=1)
+    pack_case("opd_workloads", root / "releases")  # the view that no synthetic panel fills
     build(root, tag="test")
     return root
 

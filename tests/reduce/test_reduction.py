@@ -16,6 +16,7 @@ from fitproof.schema.canonical import canonical_json
 from fitproof.schema.settings import FIELD_NAMES, resolve
 from fitproof.schema.views import VIEWS
 from fitproof.schema.views.columns import SETTING_COLUMNS
+from golden import pack_case
 
 from benchmarks import synthetic
 
@@ -29,7 +30,7 @@ def archives(tmp_path_factory) -> list[ArchiveFile]:
         synthetic.write_panel(run, index, attempts=15, samples=120)
         packed = pack([run], folder / f"2026-01-0{index + 1}_synthetic_{index}.tar.zst", level=1)
         made.append(ArchiveFile(path=packed.path, sha256=packed.sha256))
-    return made
+    return made + pack_case("opd_workloads", folder)  # the view that no synthetic panel fills
 
 
 def digests(out: Path) -> dict[str, str]:
@@ -98,7 +99,7 @@ def test_files_load_with_datasets(reduced, name, streaming, tmp_path):
 def test_totals_agree_with_the_ledger(reduced):
     out, _ = reduced
     attempts = duckdb.read_parquet(str(out / "views/attempts.parquet"))
-    assert attempts.aggregate("count(*), count(trial_id)").fetchall() == [(3 * 15, 3 * 13)]
+    assert attempts.aggregate("count(*), count(trial_id)").fetchall() == [(3 * 15 + 9, 3 * 13 + 6)]
 
 
 def test_no_archives_give_no_files(tmp_path):

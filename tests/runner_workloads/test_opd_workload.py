@@ -54,7 +54,13 @@ def test_packed_and_reduced_it_is_a_row_that_agrees_with_the_table(ran, tmp_path
     row = reduced_row(ran.out, tmp_path)
     assert row["is_resume_exact"] is True
     assert row["is_adapter_loadable"] is True
-    assert (row["pair"], row["engine"], row["run"], row["cycles"], row["positions"]) == ("tiny", "fitproof", "first", 8, 64)
+    assert (row["pair"], row["engine"], row["run"], row["cycles"], row["positions"]) == (
+        "tiny",
+        "fitproof",
+        "first",
+        8,
+        64,
+    )
     assert {name: row[name] for name in ran.answer["figures"]} == ran.answer["figures"]
 
 

@@ -1,4 +1,4 @@
-"""A published folder made by the real pipeline from synthetic runs, with a CPU panel and bad luck in it."""
+"""A published folder made by the real pipeline: synthetic runs with a CPU panel and bad luck, and a workload's."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +15,8 @@ from fitproof.schema.views import VIEWS
 
 from benchmarks import synthetic
 from verification.archives import sha256_file
+
+WORKLOADS = Path(__file__).parents[1] / "reduce" / "cases" / "opd_workloads" / "archives"
 
 
 def _publish(root: Path) -> None:
@@ -55,6 +57,8 @@ def published(tmp_path_factory) -> Path:
         runs = tmp_path_factory.mktemp("runs")
         synthetic.write_panel(runs, number, attempts=attempts, samples=60)
         pack([runs], root / "releases" / f"2026-01-01_synthetic_part-{number}.tar.zst", level=3)
+    for runs in sorted(WORKLOADS.iterdir()):
+        pack([runs], root / "releases" / f"{runs.name}.tar.zst", level=3)
     _publish(root)
     return root
 

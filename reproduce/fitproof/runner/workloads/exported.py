@@ -1,7 +1,7 @@
 """The exported adapter, loaded by plain peft on a plain transformers model, in a process of its own.
 
-    <folder>/base.json                                   {"model_id": ..., "dtype": ...}
-    <folder>/adapter_model.safetensors, adapter_config.json
+<folder>/base.json                                   {"model_id": ..., "dtype": ...}
+<folder>/adapter_model.safetensors, adapter_config.json
 """
 
 import json

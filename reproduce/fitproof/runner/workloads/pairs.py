@@ -44,7 +44,9 @@ def pair_named(name: str) -> Pair:
 def workload_settings(name: str, overrides: Mapping[str, object] | None = None) -> Settings:
     """The settings of a pair; `overrides` win. Raises UsageError for what an interruption cannot be rehearsed with."""
     pair = pair_named(name)
-    s = resolve(**{**_WORKLOAD, "model_id": pair.student, "teacher_id": pair.teacher, **pair.given, **(overrides or {})})
+    s = resolve(
+        **{**_WORKLOAD, "model_id": pair.student, "teacher_id": pair.teacher, **pair.given, **(overrides or {})}
+    )
     every, steps = s.checkpoint_every, s.total_training_steps
     wrong = [
         text
