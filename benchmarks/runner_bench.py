@@ -2,17 +2,17 @@
 
     python benchmarks/runner_bench.py                                        # every section, on one NVIDIA GPU
     python benchmarks/runner_bench.py --sections opd --opd-set capture_micro_batches=true --out opd.json
-    python benchmarks/runner_bench.py --tiny --no-peers                      # the same code on a CPU, figures mean nothing
+    python benchmarks/runner_bench.py --tiny --no-peers                      # the same code, on a CPU
 
 | section | ours | peer |
 |---|---|---|
-| opd | `fitproof workload opd`, interrupted and resumed, at each --update-batch | miniVERL 0.16.0, `hf_cached` rollout |
+| opd | `fitproof workload opd`, through and resumed, at each --update-batch | miniVERL 0.16.0, `hf_cached` rollout |
 | grpo | one GRPO trial of 6 steps | TRL 1.16.0 GRPOTrainer; --trl-paged: its continuous batching |
-| decode | the cuda_graph engine, second call with set-up | transformers generate; --compiled: its compiled static cache |
+| decode | the cuda_graph engine, second call with set-up | transformers generate; --compiled: its static cache |
 | quick | panel quick, or the run directory of --quick-dir | none: its literature publishes 5 to 10 trials an hour |
 
-A section has --limit-seconds; what exceeds them is skipped and said so, and so is a peer that is not installed, with the
-command. --out holds the raw output of every process, --records DIR keeps raw records that `fitproof pack` takes: ours
+A section has --limit-seconds; what exceeds them is skipped and said so, and so is a peer that is not installed, with
+the command. --out holds the raw output of every process, --records DIR keeps raw records that `fitproof pack` takes: ours
 below DIR/opd-batch-N and DIR/quick, peers' below DIR/peers. Ratios above 1 are in our favour. Nothing is asserted.
 """
 

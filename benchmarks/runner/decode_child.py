@@ -1,8 +1,8 @@
 """Rollout calls of one engine: `python -m benchmarks.runner.decode_child ours|generate|compiled SHAPES [--tiny]`.
 
 SHAPES is JSON, [[batch, new tokens], ...]; prompts have 128 tokens. Each shape is called three times and the second
-call counts: kernels are loaded, and the pool and graphs of ours, released after each call, are made anew. Set-up is what
-that costs beside a call with them resident. Prints one JSON object.
+call counts: kernels are loaded, and the pool and graphs of ours, released after each call, are made anew. Set-up is
+what that costs beside a call with them resident. Prints one JSON object.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Section grpo: seconds of one GRPO step, ours by the runner in a fresh process, TRL's on the same weights and prompts."""
+"""Section grpo: seconds of one GRPO step, ours in a fresh process of the runner, TRL's on the same weights."""
 
 import json
 import statistics
@@ -76,10 +76,9 @@ def _peer(args, scratch: Path, clock: Clock) -> dict:
         raise Skipped("asked for no peers")
     need("trl", TRL, "datasets", "accelerate")
     settings = grpo_settings(args.tiny, [])  # --grpo-set is ours alone
-    device = "cpu" if args.tiny else "cuda"
     materials = scratch / "grpo-materials"
-    run_module("benchmarks.runner.materials", materials, "--settings", json.dumps(settings.identity()), "--device", device,
-               "--prompts", 64, clock=clock, log=scratch / "materials.log")  # fmt: skip
+    given = ("--settings", json.dumps(settings.identity()), "--device", "cpu" if args.tiny else "cuda")
+    log = scratch / "trl.log"
+    run_module("benchmarks.runner.materials", materials, *given, "--prompts", 64, clock=clock, log=log)
     paged = ["--paged"] if args.trl_paged else []
-    return run_module("benchmarks.runner.trl_child", materials, scratch / "trl", "--settings", json.dumps(settings.identity()),
-                      "--device", device, *paged, clock=clock, log=scratch / "trl.log")  # fmt: skip
+    return run_module("benchmarks.runner.trl_child", materials, scratch / "trl", *given, *paged, clock=clock, log=log)

@@ -60,8 +60,8 @@ def _peer(args, pair: str, scratch: Path, clock: Clock) -> dict:
     miniverl_pair.need("miniverl", miniverl_pair.VERSION)  # before gigabytes are written for it
     materials, runs = scratch / "opd-materials", scratch / "miniverl"
     device = "cpu" if args.tiny else "cuda"
-    run_module("benchmarks.runner.materials", materials, "--settings", json.dumps(settings.identity()), "--device", device,
-               "--prompts", PROMPTS, clock=clock, log=scratch / "materials.log")  # fmt: skip
+    given = ("--settings", json.dumps(settings.identity()), "--device", device, "--prompts", PROMPTS)
+    run_module("benchmarks.runner.materials", materials, *given, clock=clock, log=scratch / "materials.log")
     runs.mkdir()
     record = miniverl_pair.measure(settings, pair, args.campaign, materials, runs, device, clock)
     if args.records:

@@ -14,8 +14,9 @@ _PHASES = {1: (100, 40, 60), 2: (40, 8, 30), 3: (60, 12, 50), 4: (50, 10, 40)}
 
 def opd_settings() -> Settings:
     return settings(
-        algorithm="opd", teacher_id="Qwen/Qwen3-1.7B", workload="custom", train_batch_size=4, rollout_n=1, max_num_seqs=4,
-        max_prompt_length=128, max_response_length=64, deterministic=True, total_training_steps=4, checkpoint_every=2,
+        algorithm="opd", teacher_id="Qwen/Qwen3-1.7B", workload="custom", train_batch_size=4, rollout_n=1,
+        max_num_seqs=4, max_prompt_length=128, max_response_length=64, deterministic=True, total_training_steps=4,
+        checkpoint_every=2,
         quantization="nf4", lora_targets="attention",
     )  # fmt: skip
 

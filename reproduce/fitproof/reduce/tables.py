@@ -62,7 +62,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "batch_attempts": pa.schema(
         [KEY, ("is_eligible", pa.bool_()), ("is_cpu", pa.bool_()), ("baseline_used_bytes", _int)]
     ),
-    # one row per record of a developer workload; the fields of attempts are null for a peer's, those of figures for ours
+    # one row per record of a developer workload: a peer's has no attempts, ours no figures
     "raw_workloads": pa.schema(
         [("archive", _text), *_fields(records.WORKLOAD, ("schema_version", "attempts", "figures")),
          *_fields(records.WORKLOAD_ATTEMPTS), *_fields(records.WORKLOAD_FIGURES)]

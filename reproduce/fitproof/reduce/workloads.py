@@ -1,4 +1,4 @@
-"""Records of developer workloads: `<folder>/workload-<engine>.json`, checked in themselves and against their attempts."""
+"""Records of developer workloads: `<folder>/workload-<engine>.json`, checked alone and against their attempts."""
 
 import re
 

@@ -79,8 +79,8 @@ def run_panel(
     `sampler_interval_ns` None: 10 ms on a GPU, 20 ms on a CPU. `time_limit_seconds` None: from each slot's estimate.
     `resume`: a slot whose last attempt was interrupted goes on from its last checkpoint (settings.checkpoint_every) in
     the new attempt; otherwise, and without a checkpoint, it starts anew.
-    `hold_after`: the first attempt of every slot is killed once this step and its checkpoint are done; with `resume` the
-    next one goes on from there. `spawner`: the caller's, which stays open for its next panel; then `target` and
+    `hold_after`: the first attempt of every slot is killed once this step and its checkpoint are done; with `resume`
+    the next one goes on from there. `spawner`: the caller's, which stays open for its next panel; then `target` and
     `preload`, the trial's main function and what the fork server imports, are its own.
 
     SIGINT and SIGTERM kill the running trial, which stays `interrupted` in the ledger, and end the call normally.

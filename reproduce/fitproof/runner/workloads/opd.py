@@ -53,8 +53,9 @@ def run_opd(
     """Run the workload of `pair` into the run directory `out`.
 
     `begun_ns`: when the first process started (CLOCK_MONOTONIC); recovery_pair_ns counts from there to the end of the
-    comparison. Raises UsageError (unknown pair, impossible settings, an earlier run in `out`), EnvironmentLacks, Stopped
-    on a signal, and CheckFailed where a run did not complete: its attempts then say why, and no record is written.
+    comparison. Raises UsageError (unknown pair, impossible settings, an earlier run in `out`), EnvironmentLacks,
+    Stopped on a signal, and CheckFailed where a run did not complete: its attempts then say why, and no record is
+    written.
     """
     settings = workload_settings(pair, overrides)
     name = panel_name(pair, settings)
@@ -140,8 +141,12 @@ def _refuse_earlier(out: Path, *plans: Plan) -> None:
     for plan in plans:
         for folder in (out / plan.panel, out / CHECKPOINTS / plan.panel):
             if folder.exists():
-                raise UsageError(f"run directory {out}", found=f"{folder}, of an earlier run", expected="a new directory",
-                                 hint="choose another --out")  # fmt: skip
+                raise UsageError(
+                    f"run directory {out}",
+                    found=f"{folder}, of an earlier run",
+                    expected="a new directory",
+                    hint="choose another --out",
+                )
 
 
 def _run(plan: Plan, out: Path, campaign: str, spawner: Spawner, hold_after: int | None) -> None:

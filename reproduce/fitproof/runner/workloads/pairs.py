@@ -55,7 +55,7 @@ def workload_settings(name: str, overrides: Mapping[str, object] | None = None) 
             (s.adaptation != "lora", f"adaptation={s.adaptation}: this workload exports an adapter"),
             (not s.deterministic, "deterministic=false: two runs could differ without a fault"),
             (every == 0 or every >= steps or steps % every != 0,
-             f"checkpoint_every={every} with total_training_steps={steps}: a checkpoint must lie inside and at the end"),
+             f"checkpoint_every={every} with total_training_steps={steps}: one must lie inside, one at the end"),
             (s.train_batch_size * steps > PROMPTS,
              f"{s.train_batch_size * steps} prompts are consumed, the workload has {PROMPTS}"),
         )
