@@ -11,8 +11,8 @@
 | decode | the cuda_graph engine, second call with set-up | transformers generate; --compiled: its static cache |
 | quick | panel quick, or the run directory of --quick-dir | none: its literature publishes 5 to 10 trials an hour |
 
-A section has --limit-seconds; what exceeds them is skipped and said so, and so is a peer that is not installed, with
-the command. --out holds the raw output of every process, --records DIR keeps raw records that `fitproof pack` takes: ours
+A section has --limit-seconds; what exceeds them is skipped and said so, and so is a peer that is not installed,
+with the command. --out holds the raw output of every process, --records DIR keeps raw records for `fitproof pack`: ours
 below DIR/opd-batch-N and DIR/quick, peers' below DIR/peers. Ratios above 1 are in our favour. Nothing is asserted.
 """
 

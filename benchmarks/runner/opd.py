@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 from fitproof.cli.settings_args import given_settings
@@ -26,6 +27,8 @@ def measure(args, scratch: Path, clock: Clock) -> tuple[list[Row], dict]:
             "workload", "opd", "--pair", pair, "--out", out, "--campaign", args.campaign, *given,
             clock=clock, log=scratch / "opd.log",
         )  # fmt: skip
+        for line in raw["ours"][micro_batch]["record"]["differences"]:
+            print(f"opd, batch {micro_batch}: {line}", file=sys.stderr)
     try:
         raw["peer"] = _peer(args, pair, scratch, clock)
     except Skipped as reason:

@@ -42,14 +42,14 @@ def run_module(module: str, *arguments: object, clock: Clock, log: Path) -> dict
 
 
 def run_verb(*arguments: object, clock: Clock, log: Path) -> dict:
-    """`fitproof VERB ... --json`; its JSON document. Raises Skipped."""
+    """`fitproof VERB ... --json`; its JSON document, also of a check that failed (exit code 1). Raises Skipped."""
     command = [sys.executable, "-m", "fitproof", *map(str, arguments), "--json"]
     with log.open("ab") as errors:
         try:
             done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, timeout=clock.left)
         except subprocess.TimeoutExpired:
             raise Skipped(f"fitproof {arguments[0]} exceeded the section's time limit") from None
-    if done.returncode != 0:
+    if done.returncode not in (0, 1) or not done.stdout.strip():
         tail = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
         raise Skipped(f"fitproof {arguments[0]} ended with exit code {done.returncode}: {' | '.join(tail)}")
     return json.loads(done.stdout)
