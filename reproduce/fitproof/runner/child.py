@@ -12,11 +12,11 @@ import torch
 
 from ..errors import EvidenceError
 from ..schema.records import SCHEMA_VERSION, TRIAL, problems
-from ..schema.settings import Settings
 from . import environment
 from .files import checkpoint_folder, write_json
 from .hold import requested_hold
 from .paths import print_traceback
+from .plan import settings_from
 from .program import trial
 from .program.recorder import CpuMeter, CudaMeter, Recorder
 
@@ -56,7 +56,7 @@ def _run(record: dict, attempt_dir: Path, stream, began_ns: int) -> int:
     recorder.fact("process_began_ns", began_ns)  # what lies before the first stage belongs to a cold start
     has_context = False
     try:
-        settings = Settings(**record["settings"])
+        settings = settings_from(record["settings"])
         environment.configure(settings, device)
         environment.start_device(settings, device)
         has_context = True
