@@ -14,7 +14,7 @@ from fitproof.runner.workloads.comparison import tensor_differences
 from fitproof.schema.records import SCHEMA_VERSION
 from fitproof.schema.settings import Settings
 
-from .processes import ROOT, Clock, Skipped, need, run_module
+from .processes import ROOT, Clock, Skipped, need, offline, run_module
 
 VERSION = "0.16.0"
 _CHILD = "benchmarks.runner.miniverl_child"
@@ -58,7 +58,7 @@ def _run_until_checkpoint(step: int, materials: Path, runs: Path, given: tuple, 
     command = [sys.executable, "-m", _CHILD, str(materials), str(runs), *given]
     wanted = runs / "opd" / "checkpoints" / f"step-{step:06d}"
     with log.open("ab") as out:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out)
+        process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, env=offline())
         try:
             while not wanted.is_dir():
                 if process.poll() is not None:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import time
@@ -26,12 +27,19 @@ class Clock:
         return max(1.0, self._end - time.monotonic())
 
 
+def offline() -> dict[str, str]:
+    """The environment with every look-up at the Hub off: peers get all they need from local folders."""
+    return {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+
+
 def run_module(module: str, *arguments: object, clock: Clock, log: Path) -> dict:
     """`python -m MODULE ARGUMENTS`; its JSON. stderr and the rest of stdout go to `log`. Raises Skipped."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
     with log.open("ab") as errors:
         try:
-            done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, timeout=clock.left)
+            done = subprocess.run(
+                command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, timeout=clock.left, env=offline()
+            )
         except subprocess.TimeoutExpired:
             raise Skipped(f"{module} exceeded the section's time limit") from None
         errors.write(done.stdout)

@@ -2,6 +2,7 @@ import math
 
 import torch
 from fitproof.runner.program import losses, scoring
+from fitproof.runner.program.micro_batches import MicroBatches
 from fitproof.runner.program.models import build_actor, build_frozen
 from fitproof.runner.program.sequences import make_prompts
 from program_cases import CPU, TINY, tiny
@@ -121,7 +122,7 @@ def test_score_equals_a_plain_forward_pass():
         model = build_actor(s, 1, CPU)
         prompts = make_prompts(s, 384, 1, 1, CPU)
         ids = torch.cat([prompts.ids, torch.arange(60).view(6, 10)], 1)
-        got = scoring.score(model, s, ids, prompts.keep, 4)
+        got = scoring.score(MicroBatches(s, CPU), "pass", model, s, ids, prompts.keep, 4)
         keep = torch.cat([prompts.keep, torch.ones(6, 10, dtype=torch.bool)], 1).long()
         with torch.no_grad():
             positions = (keep.cumsum(-1) - 1).clamp(min=0)
@@ -135,9 +136,9 @@ def test_without_adapter_is_the_base_model():
     actor, copy = build_actor(s, 1, CPU), build_frozen(s, s.model_id, 1, CPU)
     prompts = make_prompts(s, 512, 1, 1, CPU)
     ids = torch.cat([prompts.ids, torch.arange(60).view(6, 10)], 1)
-    adapted = scoring.score(actor, s, ids, prompts.keep, 6)
+    adapted = scoring.score(MicroBatches(s, CPU), "pass", actor, s, ids, prompts.keep, 6)
     with actor.without_adapter():
-        base = scoring.score(actor, s, ids, prompts.keep, 6)
-    torch.testing.assert_close(base, scoring.score(copy, s, ids, prompts.keep, 6))
+        base = scoring.score(MicroBatches(s, CPU), "pass", actor, s, ids, prompts.keep, 6)
+    torch.testing.assert_close(base, scoring.score(MicroBatches(s, CPU), "pass", copy, s, ids, prompts.keep, 6))
     assert not torch.allclose(adapted, base, atol=1e-6)
     assert actor.trainable()  # disabling for a while leaves the adapter trainable

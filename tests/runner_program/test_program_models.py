@@ -2,6 +2,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from fitproof.runner.program.micro_batches import MicroBatches
 from fitproof.runner.program.models import build_actor, build_frozen, is_lora
 from fitproof.runner.program.prompts import make_tasks, score_response
 from fitproof.runner.program.residency import Residency
@@ -65,7 +66,10 @@ def test_offloading_changes_no_result(offload):
     residency = Residency(s, CPU, [model], [updater])
     for _ in range(3):
         residency.require(model, updater)
-        updater.update(4, 2, lambda rows: sum(p.float().pow(2).sum() for p in model.trainable()) * (1 + rows.start))
+        updater.update(
+            MicroBatches(s, CPU), "pass",
+            lambda x: sum(p.float().pow(2).sum() for p in model.trainable()) * (1 + x[0]), [torch.arange(4)], 2,
+        )  # fmt: skip
         residency.require()
     residency.require(model)
     got = torch.cat([p.detach().flatten() for p in model.parameters()])

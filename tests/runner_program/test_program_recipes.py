@@ -2,6 +2,7 @@ import pytest
 import torch
 from fitproof.errors import SettingsError
 from fitproof.runner.program import scoring
+from fitproof.runner.program.micro_batches import MicroBatches
 from fitproof.runner.program.models import add_teacher_adapter, build_actor, build_critic
 from fitproof.runner.program.sequences import make_prompts
 from program_cases import CPU, TINY, facts, run_events, stages, tiny
@@ -37,7 +38,7 @@ def test_the_critic_is_trainable_throughout_and_values_every_response_position()
     assert critic.head.weight.shape == (1, 64)
     prompts = make_prompts(s, 512, 1, 1, CPU)
     ids = torch.cat([prompts.ids, torch.arange(60).view(6, 10)], 1)
-    got = scoring.score_values(critic, s, ids, prompts.keep, 4)
+    got = scoring.score_values(MicroBatches(s, CPU), "pass", critic, s, ids, prompts.keep, 4)
     assert got.shape == (6, 10)
     assert got.std() > 0
 
@@ -55,11 +56,11 @@ def test_the_teacher_adapter_speaks_only_as_teacher_and_never_trains():
     trainable = {id(p) for p in model.trainable()}
     prompts = make_prompts(s, 512, 1, 1, CPU)
     ids = torch.cat([prompts.ids, torch.arange(60).view(6, 10)], 1)
-    before = scoring.score(model, s, ids, prompts.keep, 6)
+    before = scoring.score(MicroBatches(s, CPU), "pass", model, s, ids, prompts.keep, 6)
     add_teacher_adapter(model, s, 9, CPU)
     with model.as_teacher():
-        teacher = scoring.score(model, s, ids, prompts.keep, 6)
-    assert torch.equal(scoring.score(model, s, ids, prompts.keep, 6), before)
+        teacher = scoring.score(MicroBatches(s, CPU), "pass", model, s, ids, prompts.keep, 6)
+    assert torch.equal(scoring.score(MicroBatches(s, CPU), "pass", model, s, ids, prompts.keep, 6), before)
     assert not torch.allclose(teacher, before, atol=1e-6)
     assert {id(p) for p in model.trainable()} == trainable
 
@@ -75,7 +76,7 @@ def test_top_tokens_equal_a_plain_computation(chunk):
     model = build_actor(s, 1, CPU)
     prompts = make_prompts(s, 512, 1, 1, CPU)
     ids = torch.cat([prompts.ids, torch.arange(60).view(6, 10)], 1)
-    logp, tokens = scoring.score_top(model, s, ids, prompts.keep, 4, 5)
+    logp, tokens = scoring.score_top(MicroBatches(s, CPU), "pass", model, s, ids, prompts.keep, 4, 5)
     again = scoring.top_logprobs(model, s, ids, prompts.keep, tokens)
     torch.testing.assert_close(logp, again)
     with torch.no_grad():

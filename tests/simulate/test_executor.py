@@ -30,6 +30,8 @@ def memory(simulation):
         dict(algorithm="ppo", parameter_offload=True, optimizer_offload=True, empty_cache=True),
         dict(algorithm="opd", teacher="fitproof/tiny-qwen3"),
         dict(rollout_weights="copy", free_cache_engine=False, attn_implementation="eager"),
+        dict(capture_micro_batches=True, total_training_steps=3),
+        dict(capture_micro_batches=True, parameter_offload=True, adaptation="full"),
     ],
     ids=lambda given: "-".join(map(str, given)) or "default",
 )
@@ -39,6 +41,27 @@ def test_copied_parts_make_the_events_of_running_them(given):
     assert len(fast.events) == len(slow.events)
     assert memory(fast) == memory(slow)
     assert fast.facts == slow.facts
+
+
+@pytest.mark.parametrize("given", [dict(), dict(actor_micro_batch=3), dict(algorithm="ppo", adaptation="full")])
+def test_edges_of_passes_have_the_peaks_of_the_whole(given):
+    whole, edges = (
+        simulate(tiny(**given, micro_batch_coverage=c), PROFILE, copy_repeats=False) for c in ("full", "edges")
+    )
+    assert edges.operations <= whole.operations
+    assert memory(edges) == memory(whole)
+
+
+def test_captured_passes_keep_a_pool_apart_and_release_it_where_parameters_move():
+    """Reserved at the end of the second rollout, which needs none of it: kept where the graphs are kept."""
+    reserved = {}
+    for capture, offload in ((False, False), (True, False), (True, True)):
+        simulation = simulate(tiny(capture_micro_batches=capture, parameter_offload=offload), PROFILE)
+        pools = {event[3] for event in simulation.events if event[0] == "alloc" and len(event) > 3}
+        stages = replay(simulation.events, placement=PROFILE.placement).stages
+        reserved[capture, offload] = next(m.reserved for m in stages if m.stage == ("rollout", 2)), len(pools)
+    assert reserved[True, False][0] > reserved[False, False][0]
+    assert reserved[True, True][1] > reserved[True, False][1] > reserved[False, False][1]
 
 
 def test_nothing_outlives_the_trial_but_workspaces():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ..cli.output import emit, emit_json, say, text_table
 from ..root import release_root
-from ..schema.settings import FIELD_NAMES, Settings
+from ..schema.settings import ADDED_LATER, FIELD_NAMES, Settings
 from .prediction import predict
 
 
@@ -52,7 +52,7 @@ def compare(root: Path, only: str = "") -> list[Row]:
 
 
 def _row(c: dict, name: str, trials: list[dict], stage_peaks: list[dict]) -> Row:
-    given = {f: c[f] for f in FIELD_NAMES}
+    given = {f: c.get(f, ADDED_LATER.get(f)) for f in FIELD_NAMES}  # views may be older than a setting
     if c["capacity_source"] == "device":
         given["capacity_mib"] = None
     found = predict(Settings(**given), capacity_bytes=trials[0]["effective_capacity_bytes"], search=False)

@@ -24,6 +24,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "padding": ("mask", "none"),
     "rollout_weights": ("shared", "copy"),
     "decode_coverage": ("full", "edges"),
+    "micro_batch_coverage": ("full", "edges"),
     "capacity_source": ("device", "emulated"),
     "attn_implementation": ("sdpa", "eager"),
     "allocator": ("default", "expandable_segments"),
@@ -31,7 +32,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 ALIASES = {"model": "model_id", "teacher": "teacher_id", "capacity": "capacity_mib", "engine": "rollout_engine"}
 # A column here is left out of the hash at this value: a setting added after evidence was frozen never moves an old id.
-ADDED_LATER: dict[str, object] = {}
+ADDED_LATER: dict[str, object] = {"capture_micro_batches": False, "micro_batch_coverage": "full"}
 # What two configurations may differ in and still be "the same settings" (DATA_CONTRACT 4).
 NOT_IN_SETTINGS_ID = ("capacity_mib", "capacity_source", "total_training_steps", "gpu_count")
 
@@ -107,6 +108,10 @@ class Settings:
     attn_implementation: str
     allocator: str
     rollout_engine: str
+    capture_micro_batches: bool
+    """Equal micro-batches of scoring and updates are replayed from one CUDA graph, whose memory pool stays apart."""
+    micro_batch_coverage: str
+    """full, or edges: of every pass the first micro-batch, the last of its size, a smaller last."""
 
     def __post_init__(self) -> None:
         problems = check(self)
@@ -160,7 +165,7 @@ _POSITIVE = ("train_batch_size", "rollout_n", "actor_micro_batch", "rollout_logp
              "capacity_mib")  # fmt: skip
 _NON_NEGATIVE = ("logits_chunk", "checkpoint_every")
 _BOOLEANS = ("gradient_checkpointing", "use_kl", "free_cache_engine", "parameter_offload", "optimizer_offload",
-             "empty_cache", "deterministic")  # fmt: skip
+             "empty_cache", "deterministic", "capture_micro_batches")  # fmt: skip
 _NULLABLE = {"teacher_id", "lora_rank", "lora_alpha", "lora_targets", "adapter_dtype", "rollout_logprob_micro_batch",
              "ref_logprob_micro_batch", "critic_micro_batch", "teacher_micro_batch", "kv_reservation",
              "free_cache_engine", "capacity_mib"}  # fmt: skip
@@ -282,7 +287,7 @@ _DEFAULTS: dict[str, object] = dict(
     padding="mask", kv_reservation=None, free_cache_engine=True, rollout_weights="shared", parameter_offload=False,
     optimizer_offload=False, empty_cache=False, total_training_steps=2, decode_coverage="full", checkpoint_every=0,
     deterministic=False, gpu_count=1, capacity_mib=None, capacity_source=None, attn_implementation="sdpa",
-    allocator="default", rollout_engine="cuda_graph",
+    allocator="default", rollout_engine="cuda_graph", capture_micro_batches=False, micro_batch_coverage="full",
 )  # fmt: skip
 
 

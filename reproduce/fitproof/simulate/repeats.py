@@ -6,83 +6,82 @@ Shapes decide the events and they stay, so it goes on like that; tests compare w
 """
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
 import torch
 
 from .replay import Event
 from .tape import Tape
 
-Template = tuple[Event, ...]
-"""Events of one pool and stream, whose keys count from 0 in the order of the allocations."""
+Result = torch.Tensor | tuple[torch.Tensor, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Events of one pool and stream, whose keys count from 0 in the order of the allocations; and what comes out."""
+
+    events: tuple[Event, ...]
+    labels: tuple[str, ...]
+    results: tuple[int, ...]
+    likes: tuple[torch.Tensor, ...]
+    is_tuple: bool
+    operations: int
 
 
 class Repeats:
-    """Keeps templates of one trial by name. `enabled=False` runs everything."""
+    """Keeps the parts of one trial by name. `enabled=False` runs everything."""
 
     def __init__(self, tape: Tape, *, enabled: bool = True):
         self._tape, self._enabled = tape, enabled
-        self._last: dict[Hashable, Template | None] = {}
-        self._results: dict[Hashable, int | None] = {}
+        self._last: dict[Hashable, _Part | None] = {}
         self._ready: set[Hashable] = set()
-        self.copied = 0
+        self.operations = 0  # of the parts that were copied instead of run
 
-    def call(self, name: Hashable, function: Callable[[], torch.Tensor | None], *, trusted: bool = False):
-        """function(), which returns one new tensor or None, or a copy of its events. `trusted`: one run is enough."""
+    def call(self, name: Hashable, function: Callable[[], Result], *, trusted: bool = False) -> Result:
+        """function(), which returns new tensors or None, or a copy of its events. `trusted`: one run is enough."""
         if name in self._ready:
-            return self._copy_call(name)
-        start = len(self._tape.events)
+            return self._copy(self._last[name])
+        start, operations, before = len(self._tape.events), self._tape.operations, self._last.get(name)
         result = function()
-        key = None if result is None else self._tape.key_of(result)
-        self.note(name, start, key, trusted=trusted)
-        if name in self._ready and result is not None:
-            self._results[name, "like"] = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype,
-                                                              device="cpu")  # fmt: skip
+        part = self._part(start, operations, result)
+        self._last[name] = part
+        if self._enabled and part is not None and (trusted or (before is not None and before.events == part.events)):
+            self._ready.add(name)
         return result
 
-    def is_ready(self, name: Hashable) -> bool:
-        return name in self._ready
-
-    def note(self, name: Hashable, start: int, result_key: int | None = None, *, trusted: bool = False) -> None:
-        """The events from `start` on are one run of `name`."""
-        if not self._enabled:
-            return
-        template, local = _normalised(self._tape.events[start:])
-        if template is not None and (trusted or self._last.get(name) == template):
-            self._ready.add(name)
-            self._results[name] = local.get(result_key)
-        self._last[name] = template
-        self._results[name, "labels"] = [self._tape.labels[key] for key in local]
-
-    def copy(self, name: Hashable) -> list[int]:
-        """Append the events of `name` once more, in the tape's present pool and stream; the new keys."""
-        tape, keys = self._tape, []
-        labels = iter(self._results[name, "labels"])
-        for event in self._last[name]:
+    def _part(self, start: int, operations: int, result: Result) -> _Part | None:
+        """What happened from `start` on; None where older things were freed or it was more than allocations."""
+        local: dict[int, int] = {}
+        events: list[Event] = []
+        for event in self._tape.events[start:]:
             if event[0] == "alloc":
-                keys.append(tape.alloc(event[2], next(labels)))
+                local[event[1]] = len(local)
+                events.append(("alloc", local[event[1]], event[2]))
+            elif event[0] == "free" and event[1] in local:
+                events.append(("free", local[event[1]]))
             else:
-                tape.free(keys[event[1]])
-        self.copied += 1
-        return keys
-
-    def _copy_call(self, name: Hashable) -> torch.Tensor | None:
-        keys, at = self.copy(name), self._results[name]
-        if at is None:
+                return None
+        tensors = result if isinstance(result, tuple) else () if result is None else (result,)
+        keys = [self._tape.key_of(t) for t in tensors]
+        if any(key not in local for key in keys):
             return None
-        like = self._results[name, "like"]
-        return self._tape.adopt(keys[at], tuple(like.shape), like.stride(), like.dtype)
+        likes = tuple(torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="cpu") for t in tensors)
+        labels = tuple(self._tape.labels[key] for key in local)
+        return _Part(tuple(events), labels, tuple(local[key] for key in keys), likes, isinstance(result, tuple),
+                     self._tape.operations - operations)  # fmt: skip
 
-
-def _normalised(events: list[Event]) -> tuple[Template | None, dict[int, int]]:
-    """The template of events, None where they free something older or are more than allocations; and key -> index."""
-    local: dict[int, int] = {}
-    template = []
-    for event in events:
-        if event[0] == "alloc":
-            local[event[1]] = len(local)
-            template.append(("alloc", local[event[1]], event[2]))
-        elif event[0] == "free" and event[1] in local:
-            template.append(("free", local[event[1]]))
-        else:
-            return None, local
-    return tuple(template), local
+    def _copy(self, part: _Part) -> Result:
+        """The events once more, in the tape's present pool and stream."""
+        keys: list[int] = []
+        labels = iter(part.labels)
+        for event in part.events:
+            if event[0] == "alloc":
+                keys.append(self._tape.alloc(event[2], next(labels)))
+            else:
+                self._tape.free(keys[event[1]])
+        self.operations += part.operations
+        made = tuple(
+            self._tape.adopt(keys[at], tuple(like.shape), like.stride(), like.dtype)
+            for at, like in zip(part.results, part.likes, strict=True)
+        )
+        return made if part.is_tuple else made[0] if made else None

@@ -4,6 +4,7 @@ by the device of a tensor. Everything else is the program's own code.
 
 import contextlib
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from unittest.mock import patch
 
@@ -11,9 +12,9 @@ import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 
 from ..runner.program import device as device_ops
-from ..runner.program import models, scoring
+from ..runner.program import models
 from ..runner.program.engines import cuda_graph
-from ..runner.program.updates import Updater
+from ..runner.program.micro_batches import MicroBatches
 from .attention import Attention
 from .profile import GpuProfile
 from .repeats import Repeats
@@ -36,29 +37,27 @@ class GraphPool:
 
     def __init__(self, tape: Tape, seams: "Seams"):
         self._tape, self._seams = tape, seams
-        self.captures = 0
         self._pool = next(seams.pools)
         self._alive = 0
 
     def capture(self, function: Callable[[], None]) -> "_Graph":
         self._seams.capture_stream()
         self._seams.graph_made()
-        before = self._tape.operations
-        # A later pool of the same trial captures the same steps in the same order.
+        before = self._seams.operations
         with self._tape.at(self._pool, CAPTURE_STREAM):
-            self._seams.repeats.call(("capture", self.captures), function, trusted=True)
-        self._seams.graph_instantiated(self.captures, self._tape.operations - before)
-        self.captures += 1
+            function()
+        operations = self._seams.operations - before
+        self._seams.graph_instantiated(operations)
         self._alive += 1
         graph = _Graph()
-        weakref.finalize(graph, self._graph_gone)
+        weakref.finalize(graph, self._graph_gone, operations)
         return graph
 
-    def _graph_gone(self) -> None:
+    def _graph_gone(self, operations: int) -> None:
         self._alive -= 1
         if self._alive == 0:
             self._tape.mark("release_pool", self._pool)
-        self._seams.graph_gone()
+        self._seams.graph_gone(operations)
 
 
 class _Graph:
@@ -66,19 +65,6 @@ class _Graph:
 
     def __call__(self) -> None:
         pass
-
-
-class _CopiedLoss:
-    """The loss of a micro-batch whose events are copied when its gradients would be computed."""
-
-    def __init__(self, copy: Callable[[], object]):
-        self._copy = copy
-
-    def __mul__(self, weight: float) -> "_CopiedLoss":
-        return self
-
-    def backward(self) -> None:
-        self._copy()
 
 
 class Seams:
@@ -89,9 +75,9 @@ class Seams:
         self.repeats = Repeats(tape, enabled=copy_repeats)
         self.attention = Attention(profile)
         self.pools = iter(range(1, 1 << 30))
-        self._has_stream = False
-        self._graphs = 0
-        self._instantiated: set[int] = set()
+        self._has_stream = self._has_backward_stream = False
+        self._graphs: Counter[int] = Counter()  # live ones by their operations
+        self._most_graphs: Counter[int] = Counter()
         self._generator_state: list[int] = []
 
     @contextlib.contextmanager
@@ -124,10 +110,9 @@ class Seams:
         replaced = [
             (models.AutoModelForCausalLM, "from_config", from_config),
             (BaseTunerLayer, "_move_adapter_to_device_of_base_layer", _cast_adapter),
-            (scoring, "token_logprobs", self._repeated(scoring.token_logprobs)),
-            (scoring, "values", self._repeated(scoring.values)),
+            (MicroBatches, "call", self._micro_batch()),
             (cuda_graph._Wave, "_prefill", self._prefill(cuda_graph._Wave._prefill)),
-            (Updater, "update", self._update(Updater.update)),
+            (cuda_graph._Wave, "_step", self._decode_step(cuda_graph._Wave._step)),
             (device_ops, "empty_cache", lambda device: self._tape.mark("empty_cache")),
             (device_ops, "synchronize", lambda device: None),
             (device_ops, "host_tokens", self._host_tokens),
@@ -135,6 +120,7 @@ class Seams:
             (device_ops, "to_device", lambda host, device: torch.empty_like(host)),
             (device_ops, "device_total_bytes", lambda device: self._profile.device_total_bytes),
             (device_ops, "GraphPool", lambda device: GraphPool(self._tape, self)),
+            (device_ops, "prepare_backward_capture", lambda device: self._prepare_backward_capture()),
             (functional, "scaled_dot_product_attention", self.attention),
             (functional, "rms_norm", rms_norm),
             (torch, "tensor", from_values),
@@ -149,6 +135,11 @@ class Seams:
                 stack.enter_context(patch.object(owner, name, replacement))
             yield
 
+    @property
+    def operations(self) -> int:
+        """So far, those of copied parts included."""
+        return self._tape.operations + self.repeats.operations
+
     def capture_stream(self) -> None:
         """Once per process: what `device_ops.capture_stream` does on its new stream."""
         if self._has_stream:
@@ -159,64 +150,57 @@ class Seams:
             one = torch.zeros(16, 16, device="meta")
             torch.mm(one, one)
 
+    def _prepare_backward_capture(self) -> None:
+        """Once per process: what `device_ops.prepare_backward_capture` does on the capture stream."""
+        if self._has_backward_stream:
+            return
+        self._has_backward_stream = True
+        self.capture_stream()
+        with self._tape.at(None, CAPTURE_STREAM), torch.enable_grad():
+            one = torch.zeros(16, 16, device="meta", requires_grad=True)
+            torch.mm(one, one).sum().backward()
+
     def graph_made(self) -> None:
         """The first live graph gives the random generator a seed and an offset, from the capture stream's blocks."""
-        if self._graphs == 0:
+        if self._graphs.total() == 0:
             with self._tape.at(None, CAPTURE_STREAM):
                 self._generator_state = [self._tape.alloc(8, "graph_generator_state") for _ in range(2)]
-        self._graphs += 1
 
-    def graph_instantiated(self, ordinal: int, operations: int) -> None:
-        """The driver keeps the nodes of a graph, and their memory for the next graph of the same size."""
-        if ordinal not in self._instantiated:
-            self._instantiated.add(ordinal)
-            nbytes = operations * self._profile.driver_bytes["graph_operation"]
-            self._tape.mark("driver", nbytes, "graph")
+    def graph_instantiated(self, operations: int) -> None:
+        """The driver keeps the nodes of a graph, and after its end their memory for the next graph of the same size."""
+        self._graphs[operations] += 1
+        if self._graphs[operations] > self._most_graphs[operations]:
+            self._most_graphs[operations] += 1
+            self._tape.mark("driver", operations * self._profile.driver_bytes["graph_operation"], "graph")
 
-    def graph_gone(self) -> None:
-        self._graphs -= 1
-        if self._graphs == 0:
+    def graph_gone(self, operations: int) -> None:
+        self._graphs[operations] -= 1
+        if self._graphs.total() == 0:
             for key in self._generator_state:
                 self._tape.free(key)
 
-    def _repeated(self, function: Callable) -> Callable:
-        """A pass over one micro-batch that returns one tensor; under autograd it is left alone."""
+    def _micro_batch(self) -> Callable:
+        """One micro-batch of a pass. The first of an update makes the gradients: it is never copied."""
 
-        def run(model, s, ids, keep):
-            if torch.is_grad_enabled():
-                return function(model, s, ids, keep)
-            name = (function.__name__, self._tape.stage[0], id(model), ids.shape)
-            return self.repeats.call(name, lambda: function(model, s, ids, keep))
+        def run(passes, name, function, part, *, is_first):
+            if is_first and torch.is_grad_enabled():
+                return function(*part)
+            shapes = tuple(tuple(t.shape) for t in part)
+            return self.repeats.call(("micro-batch", name, shapes), lambda: function(*part))
+
+        return run
+
+    def _decode_step(self, function: Callable) -> Callable:
+        """Runs under capture only. A later pool of the same trial captures the same steps."""
+
+        def run(wave, length):
+            self.repeats.call(("decode", length), lambda: function(wave, length), trusted=True)
 
         return run
 
     def _prefill(self, function: Callable) -> Callable:
         def run(wave, ids, keep):
             self.repeats.call(("prefill", ids.shape), lambda: function(wave, ids, keep))
-
-        return run
-
-    def _update(self, function: Callable) -> Callable:
-        """Micro-batches of an update: from one call of the loss function to the next."""
-
-        def run(updater, count, micro_batch, loss_of):
-            started: list[tuple] = []
-
-            def end_of_one() -> None:
-                if started:
-                    self.repeats.note(*started.pop())
-
-            def loss(rows: slice):
-                end_of_one()
-                name = ("update", id(updater), rows.stop - rows.start)
-                if rows.start and self.repeats.is_ready(name):
-                    return _CopiedLoss(lambda: self.repeats.copy(name))
-                # The first micro-batch makes the gradients: its events are its own.
-                started.append(((*name, not rows.start), len(self._tape.events)) if not rows.start else
-                               (name, len(self._tape.events)))  # fmt: skip
-                return loss_of(rows)
-
-            function(updater, count, micro_batch, loss)
 
         return run
 

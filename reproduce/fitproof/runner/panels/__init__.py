@@ -5,9 +5,9 @@
 
 from .cpu import cpu_tiny
 from .grid import grid
-from .quick import quick
+from .quick import coverage, quick
 from .scout import scout
 
-PANELS = {"quick": quick, "scout": scout, "grid": grid, "cpu_tiny": cpu_tiny}
+PANELS = {"quick": quick, "coverage": coverage, "scout": scout, "grid": grid, "cpu_tiny": cpu_tiny}
 
-__all__ = ["PANELS", "cpu_tiny", "grid", "quick", "scout"]
+__all__ = ["PANELS", "coverage", "cpu_tiny", "grid", "quick", "scout"]

@@ -17,6 +17,7 @@ _CACHED_TOKEN_LAYER_SECONDS = 1.1e-8  # attention of one decoded position over o
 _FLOPS = 2.0e14
 _KERNEL_FLOOR_SECONDS = 1.2e-3  # one layer, one micro-batch, one pass: launching kernels
 _EDGE_POSITIONS, _BUCKETS = 16, 8
+_EDGE_MICRO_BATCHES = 2
 _CPU_SECONDS = 5.0  # tiny models; half a second each on two idle cores, more on busy ones
 
 
@@ -54,9 +55,11 @@ def _score_and_update(s: Settings, parameters: int, layers: int) -> float:
             passes.append((*score, micro_batch))
     if s.critic_micro_batch is not None:
         passes += [(*update[:2], s.critic_micro_batch), (*score, s.critic_micro_batch)]
-    tokens = s.rollout_batch * s.sequence_length
     seconds = 0.0
     for operations, sweeps, micro_batch in passes:
         batches = math.ceil(s.rollout_batch / micro_batch)
+        if s.micro_batch_coverage == "edges":
+            batches = min(batches, _EDGE_MICRO_BATCHES + (s.rollout_batch % micro_batch > 0))
+        tokens = min(s.rollout_batch, batches * micro_batch) * s.sequence_length
         seconds += max(tokens * parameters * operations / _FLOPS, batches * layers * sweeps * _KERNEL_FLOOR_SECONDS)
     return seconds

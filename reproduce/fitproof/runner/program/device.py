@@ -10,8 +10,13 @@ import torch
 
 
 def empty_cache(device: torch.device) -> None:
-    """Return cached, wholly free segments to the driver. Nothing to do on a CPU."""
+    """Return cached, wholly free segments to the driver. Nothing to do on a CPU.
+
+    Waits for the device first: expandable segments are unmapped after waiting for the stream that allocated them, but
+    a graph captured on one stream may still be running on another.
+    """
     if device.type == "cuda":
+        torch.cuda.synchronize(device)
         torch.cuda.empty_cache()
 
 
@@ -78,6 +83,21 @@ def capture_stream(device: torch.device) -> "torch.cuda.Stream":
         torch.mm(one, one)
     torch.cuda.current_stream(device).wait_stream(stream)
     return stream
+
+
+@functools.cache
+def prepare_backward_capture(device: torch.device) -> None:
+    """Make what autograd's thread needs on the capture stream, outside of any capture; nothing on a CPU.
+
+    That thread has a cuBLAS handle of its own, and a workspace for it per stream: see `capture_stream`.
+    """
+    if device.type != "cuda":
+        return
+    stream = capture_stream(device)
+    with torch.cuda.stream(stream), torch.enable_grad():
+        one = torch.zeros(16, 16, device=device, requires_grad=True)
+        torch.mm(one, one).sum().backward()
+    torch.cuda.current_stream(device).wait_stream(stream)
 
 
 class GraphPool:

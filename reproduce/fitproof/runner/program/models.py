@@ -119,7 +119,7 @@ def build_actor(s: Settings, seed: int, device: torch.device) -> LanguageModel:
     causal = _build_causal(s, s.model_id, seed, device)
     adapter = _attach_lora(causal, s, seed, device) if s.adaptation == "lora" else None
     if s.gradient_checkpointing:
-        causal.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        _checkpoint_layers(causal)
     return LanguageModel(causal, adapter, device)
 
 
@@ -135,8 +135,17 @@ def build_critic(s: Settings, seed: int, device: torch.device) -> LanguageModel:
     """A value model: the actor's architecture with a scalar head, every parameter trainable."""
     causal = _build_causal(s, s.model_id, seed, device, is_critic=True)
     if s.gradient_checkpointing:
-        causal.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        _checkpoint_layers(causal)
     return LanguageModel(causal, None, device)
+
+
+def _checkpoint_layers(causal: nn.Module) -> None:
+    """Recompute each decoder layer in the backward pass.
+
+    Nothing in a layer is random, so the generators' states are not kept: saving and restoring them costs host time in
+    every layer and cannot be captured.
+    """
+    causal.gradient_checkpointing_enable({"use_reentrant": False, "preserve_rng_state": False})
 
 
 def add_teacher_adapter(model: LanguageModel, s: Settings, seed: int, device: torch.device) -> None:

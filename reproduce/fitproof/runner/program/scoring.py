@@ -9,6 +9,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from ...schema.settings import Settings
+from .micro_batches import MicroBatches
 from .models import LanguageModel
 from .sequences import attention_mask, position_ids
 
@@ -64,40 +65,49 @@ def values(critic: LanguageModel, s: Settings, ids: torch.Tensor, keep: torch.Te
     return critic.logits(response_states(critic, s, ids, keep)).squeeze(-1)
 
 
-def _micro_batches(ids: torch.Tensor, keep: torch.Tensor, size: int):
-    return zip(ids.split(size), keep.split(size), strict=True)
-
-
 @torch.no_grad()
-def score(model: LanguageModel, s: Settings, ids: torch.Tensor, keep: torch.Tensor, micro_batch: int) -> torch.Tensor:
-    """float32 log-probabilities [N, R] of all response tokens, without gradients, `micro_batch` sequences at a time."""
+def score(
+    passes: MicroBatches, name: str, model: LanguageModel, s: Settings, ids: torch.Tensor, keep: torch.Tensor, size: int
+) -> torch.Tensor:
+    """float32 log-probabilities [N, R] of all response tokens, without gradients, in micro-batches of `size`."""
     model.causal.eval()
-    return torch.cat([token_logprobs(model, s, *part) for part in _micro_batches(ids, keep, micro_batch)])
+    return torch.cat(passes.run(name, lambda *rows: token_logprobs(model, s, *rows), (ids, keep), size))
 
 
 @torch.no_grad()
 def score_values(
-    critic: LanguageModel, s: Settings, ids: torch.Tensor, keep: torch.Tensor, micro_batch: int
+    passes: MicroBatches,
+    name: str,
+    critic: LanguageModel,
+    s: Settings,
+    ids: torch.Tensor,
+    keep: torch.Tensor,
+    size: int,
 ) -> torch.Tensor:
-    """float32 values [N, R], without gradients."""
+    """float32 values [N, R], without gradients, in micro-batches of `size`."""
     critic.causal.eval()
-    return torch.cat([values(critic, s, *part) for part in _micro_batches(ids, keep, micro_batch)])
+    return torch.cat(passes.run(name, lambda *rows: values(critic, s, *rows), (ids, keep), size))
 
 
 @torch.no_grad()
 def score_top(
-    model: LanguageModel, s: Settings, ids: torch.Tensor, keep: torch.Tensor, micro_batch: int, k: int
-) -> tuple[torch.Tensor, torch.Tensor]:
+    passes: MicroBatches, name: str, model: LanguageModel, s: Settings, ids: torch.Tensor, keep: torch.Tensor,
+    size: int, k: int,
+) -> tuple[torch.Tensor, torch.Tensor]:  # fmt: skip
     """The k most likely tokens of each response position: float32 log-probabilities and ids, both [N, R, k]."""
     model.causal.eval()
-    scores, tokens = [], []
-    for some_ids, some_keep in _micro_batches(ids, keep, micro_batch):
-        states = response_states(model, s, some_ids, some_keep)
+
+    def top(ids: torch.Tensor, keep: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        states = response_states(model, s, ids, keep)
         shape, rows = (*states.shape[:2], k), states.flatten(0, 1)
         parts = [
             torch.log_softmax(model.logits(part), dim=-1).topk(k, dim=-1)
             for part in rows.split(s.logits_chunk or rows.shape[0])
         ]
-        scores.append(torch.cat([p.values for p in parts]).view(shape))
-        tokens.append(torch.cat([p.indices for p in parts]).view(shape))
+        return (
+            torch.cat([p.values for p in parts]).view(shape),
+            torch.cat([p.indices for p in parts]).view(shape),
+        )
+
+    scores, tokens = zip(*passes.run(name, top, (ids, keep), size), strict=True)
     return torch.cat(scores), torch.cat(tokens)

@@ -1,12 +1,13 @@
 """The optimizer step: accumulated gradients, clipping, AdamW, and the optimizer's state on or off the device."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
 from ...errors import EnvironmentLacks
 from ...schema.settings import Settings
 from . import device as device_ops
+from .micro_batches import MicroBatches
 from .models import LanguageModel
 
 LEARNING_RATE = 1e-5
@@ -26,19 +27,34 @@ class Updater:
         self.optimizer = torch.optim.AdamW(model.trainable(), lr=LEARNING_RATE, weight_decay=0.0, foreach=True)
         self._hosts: dict[tuple[torch.Tensor, str], torch.Tensor] = {}
 
-    def update(self, count: int, micro_batch: int, loss_of: Callable[[slice], torch.Tensor]) -> None:
-        """One step on the mean loss of `count` sequences; `loss_of(rows)` is the mean loss of those rows.
+    def update(
+        self,
+        passes: MicroBatches,
+        name: str,
+        loss_of: Callable[..., torch.Tensor],
+        tensors: Sequence[torch.Tensor],
+        micro_batch: int,
+    ) -> None:
+        """One step on the mean loss of the rows of `tensors` [N, ...]; `loss_of(*rows)` is the mean loss of some rows.
 
-        Micro-batches are weighted by their size, so an uneven last one does not change the mean.
-        """
+        Micro-batches are weighted by their size, so an uneven last one does not change the mean. Where the pass is
+        captured, gradients keep their addresses: they stay allocated from step to step, zeroed.
+        """  # fmt: skip
         self.model.causal.train()  # gradient checkpointing works only in training mode
-        for start in range(0, count, micro_batch):
-            rows = slice(start, min(start + micro_batch, count))
+        count, parameters = tensors[0].shape[0], self.model.trainable()
+        is_captured = passes.captures(count, micro_batch)
+        if is_captured:
+            for p in parameters:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+
+        def backward(*rows: torch.Tensor) -> None:
             # One expression: a name for the loss would keep its graph's outputs alive through the next forward pass.
-            (loss_of(rows) * ((rows.stop - rows.start) / count)).backward()
-        torch.nn.utils.clip_grad_norm_(self.model.trainable(), MAX_GRADIENT_NORM, foreach=True)
+            (loss_of(*rows) * (rows[0].shape[0] / count)).backward()
+
+        passes.run(name, backward, tensors, micro_batch)
+        torch.nn.utils.clip_grad_norm_(parameters, MAX_GRADIENT_NORM, foreach=True)
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=not (is_captured and passes.keeps_graphs))
 
     def state(self) -> dict[str, torch.Tensor | float]:
         """'<parameter>/<entry>' -> tensor, on the device or in host memory, or number. Empty before the first step."""

@@ -57,7 +57,9 @@ def main(folder: Path) -> int:
         plain = AutoModelForCausalLM.from_config(
             AutoConfig.for_model(model.model_type, **model.config), dtype=getattr(torch, base["dtype"])
         )
-    loaded = get_peft_model_state_dict(PeftModel.from_pretrained(plain.to_empty(device="cpu"), str(folder)))
+    # Without a device named, peft reads the file onto the GPU, and this process would make a context for nothing.
+    adapted = PeftModel.from_pretrained(plain.to_empty(device="cpu"), str(folder), torch_device="cpu")
+    loaded = get_peft_model_state_dict(adapted)
     wanted = load_file(folder / FILES[0])
     if loaded.keys() != wanted.keys():
         raise ValueError(f"peft holds other tensors than the file: {sorted(loaded.keys() ^ wanted.keys())[:3]}")

@@ -78,6 +78,8 @@ _SETTINGS = {
     "attn_implementation": ("", NEVER, "Attention backend of transformers."),
     "allocator": ("", NEVER, "default or expandable_segments."),
     "rollout_engine": ("", NEVER, "hf_generate, hf_paged, cuda_graph or vllm."),
+    "capture_micro_batches": ("", NEVER, "Micro-batches of scoring and updates are replayed from a CUDA graph."),
+    "micro_batch_coverage": ("", NEVER, "full, or edges: of every pass the first micro-batch, the last of its size, a smaller last."),
 }  # fmt: skip
 _TYPES = {str: "VARCHAR", int: "BIGINT", bool: "BOOLEAN"}
 

@@ -4,10 +4,7 @@ Per step: roll out rollout_n responses per prompt, score them under the old poli
 verify, normalise rewards within each group, and take one optimizer step on the clipped loss.
 """
 
-import torch
-
-from ..losses import group_advantages, policy_loss
-from ..scoring import token_logprobs
+from ..losses import group_advantages
 from .policy import PolicyRecipe
 
 
@@ -19,11 +16,5 @@ class Grpo(PolicyRecipe):
         ref_logp = self.reference_logprobs(step, prompts, ids)
         with self.stage("reward", step, self.new_tokens):
             advantages = group_advantages(self.rewards(prompts, ids), s.rollout_n).unsqueeze(-1)
-        with self.stage("actor_update", step, self.positions, self.actor, self.updater):
-
-            def loss_of(rows: slice) -> torch.Tensor:
-                logp = token_logprobs(self.actor, s, ids[rows], prompts.keep[rows])
-                return policy_loss(logp, old_logp[rows], None if ref_logp is None else ref_logp[rows], advantages[rows])
-
-            self.updater.update(s.rollout_batch, s.actor_micro_batch, loss_of)
+        self.update_actor(step, prompts, ids, old_logp, ref_logp, advantages)
         self.sync_weights(step)

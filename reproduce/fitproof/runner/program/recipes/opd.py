@@ -39,14 +39,16 @@ class Opd(PolicyRecipe):
         s = self.s
         prompts, ids = self.roll_out(step)
         with self.stage("teacher_scoring", step, self.positions, self.teacher), self.teacher.as_teacher():
-            top_logp, top_ids = score_top(self.teacher, s, ids, prompts.keep, s.teacher_micro_batch, TOP_K)
+            top_logp, top_ids = score_top(
+                self.passes, "teacher_scoring", self.teacher, s, ids, prompts.keep, s.teacher_micro_batch, TOP_K
+            )
             if step == 1:
                 self.recorder.fact("teacher_cache_bytes", top_logp.nbytes + top_ids.nbytes)
         with self.stage("actor_update", step, self.positions, self.actor, self.updater):
 
-            def loss_of(rows: slice) -> torch.Tensor:
-                logp = top_logprobs(self.actor, s, ids[rows], prompts.keep[rows], top_ids[rows])
-                return forward_divergence(top_logp[rows], logp)
+            def loss_of(ids, keep, top_logp, top_ids) -> torch.Tensor:
+                return forward_divergence(top_logp, top_logprobs(self.actor, s, ids, keep, top_ids))
 
-            self.updater.update(s.rollout_batch, s.actor_micro_batch, loss_of)
+            rows = [ids, prompts.keep, top_logp, top_ids]
+            self.updater.update(self.passes, "actor_update", loss_of, rows, s.actor_micro_batch)
         self.sync_weights(step)

@@ -17,11 +17,13 @@ from .. import checkpoint
 from .. import device as device_ops
 from ..engines.cuda_graph import CudaGraphEngine
 from ..engines.hf_generate import HfGenerate
+from ..losses import policy_loss
+from ..micro_batches import MicroBatches
 from ..models import LanguageModel, build_actor, build_frozen, synchronise
 from ..prompts import score_response
 from ..recorder import Recorder
 from ..residency import Movable, Residency
-from ..scoring import score
+from ..scoring import score, token_logprobs
 from ..sequences import Prompts, make_prompts
 from ..training_state import TrainingState
 from ..updates import Updater
@@ -35,6 +37,7 @@ class PolicyRecipe:
     ):
         self.s, self.seed, self.device, self.recorder, self.checkpoints = s, seed, device, recorder, checkpoints
         self.completed_steps = 0
+        self.passes = MicroBatches(s, device)
         with recorder.stage("initializing", 0):
             self.actor = build_actor(s, seed, device)
             self.reference = build_frozen(s, s.model_id, seed, device) if s.reference == "copy" else None
@@ -117,7 +120,8 @@ class PolicyRecipe:
     def old_logprobs(self, step: int, prompts: Prompts, ids: torch.Tensor) -> torch.Tensor:
         """Stage rollout_logprob: log-probabilities [N, R] under the policy that rolled out."""
         with self.stage("rollout_logprob", step, self.positions, self.actor):
-            return score(self.actor, self.s, ids, prompts.keep, self.s.rollout_logprob_micro_batch)
+            size = self.s.rollout_logprob_micro_batch
+            return score(self.passes, "rollout_logprob", self.actor, self.s, ids, prompts.keep, size)
 
     def reference_logprobs(self, step: int, prompts: Prompts, ids: torch.Tensor) -> torch.Tensor | None:
         """Stage reference_logprob: log-probabilities [N, R] under the reference; None, and no stage, without one."""
@@ -125,13 +129,32 @@ class PolicyRecipe:
             return None
         scorer = self.reference or self.actor
         with self.stage("reference_logprob", step, self.positions, scorer), scorer.without_adapter():
-            return score(scorer, self.s, ids, prompts.keep, self.s.ref_logprob_micro_batch)
+            size = self.s.ref_logprob_micro_batch
+            return score(self.passes, "reference_logprob", scorer, self.s, ids, prompts.keep, size)
 
     def rewards(self, prompts: Prompts, ids: torch.Tensor) -> torch.Tensor:
         """Rewards [N] of the verifier. Called inside a stage of the recipe's."""
         responses = device_ops.host_tokens(ids[:, self.s.max_prompt_length :])
         values = [score_response(task, r) for task, r in zip(prompts.tasks, responses, strict=True)]
         return torch.tensor(values, device=self.device)
+
+    def update_actor(
+        self,
+        step: int,
+        prompts: Prompts,
+        ids: torch.Tensor,
+        old_logp: torch.Tensor,
+        ref_logp: torch.Tensor | None,
+        advantages: torch.Tensor,
+    ) -> None:
+        """Stage actor_update: one optimizer step on the clipped policy loss; `advantages` is [N, 1] or [N, R]."""
+
+        def loss_of(ids, keep, old_logp, advantages, ref_logp=None) -> torch.Tensor:
+            return policy_loss(token_logprobs(self.actor, self.s, ids, keep), old_logp, ref_logp, advantages)
+
+        rows = [ids, prompts.keep, old_logp, advantages, *([] if ref_logp is None else [ref_logp])]
+        with self.stage("actor_update", step, self.positions, self.actor, self.updater):
+            self.updater.update(self.passes, "actor_update", loss_of, rows, self.s.actor_micro_batch)
 
     def sync_weights(self, step: int) -> None:
         """Stage weight_sync, where the engine has weights of its own."""

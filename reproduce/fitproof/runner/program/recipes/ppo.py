@@ -7,9 +7,9 @@ critic has the actor's architecture with a scalar head, all of it trainable, and
 
 import torch
 
-from ..losses import clipped_value_loss, generalised_advantages, policy_loss, whiten
+from ..losses import clipped_value_loss, generalised_advantages, whiten
 from ..models import LanguageModel, build_critic
-from ..scoring import score_values, token_logprobs, values
+from ..scoring import score_values, values
 from ..updates import Updater
 from .policy import PolicyRecipe
 
@@ -29,21 +29,15 @@ class Ppo(PolicyRecipe):
         with self.stage("reward", step, self.new_tokens):
             rewards = self.rewards(prompts, ids)
         with self.stage("critic_update", step, self.positions, self.critic, self.critic_updater):
-            old_values = score_values(self.critic, s, ids, prompts.keep, s.critic_micro_batch)
+            old_values = score_values(self.passes, "values", self.critic, s, ids, prompts.keep, s.critic_micro_batch)
             advantages = generalised_advantages(rewards, old_values)
             returns = advantages + old_values
             advantages = whiten(advantages)
 
-            def value_loss_of(rows: slice) -> torch.Tensor:
-                new = values(self.critic, s, ids[rows], prompts.keep[rows])
-                return clipped_value_loss(new, old_values[rows], returns[rows])
+            def value_loss_of(ids, keep, old_values, returns) -> torch.Tensor:
+                return clipped_value_loss(values(self.critic, s, ids, keep), old_values, returns)
 
-            self.critic_updater.update(s.rollout_batch, s.critic_micro_batch, value_loss_of)
-        with self.stage("actor_update", step, self.positions, self.actor, self.updater):
-
-            def loss_of(rows: slice) -> torch.Tensor:
-                logp = token_logprobs(self.actor, s, ids[rows], prompts.keep[rows])
-                return policy_loss(logp, old_logp[rows], None if ref_logp is None else ref_logp[rows], advantages[rows])
-
-            self.updater.update(s.rollout_batch, s.actor_micro_batch, loss_of)
+            rows = [ids, prompts.keep, old_values, returns]
+            self.critic_updater.update(self.passes, "critic_update", value_loss_of, rows, s.critic_micro_batch)
+        self.update_actor(step, prompts, ids, old_logp, ref_logp, advantages)
         self.sync_weights(step)
