@@ -68,7 +68,7 @@ def archives(tmp_path_factory) -> list[Path]:
 @pytest.fixture(scope="module")
 def pipeline(archives, tmp_path_factory) -> dict[str, pd.DataFrame]:
     root = tmp_path_factory.mktemp("views")
-    assert reduce_to(archives, root) == len(COMPARED)
+    assert reduce_to(archives, root) == len(COMPARED) + 1  # opd_workloads, which no synthetic panel fills
     views = {name: pd.read_parquet(root / "views" / f"{name}.parquet") for name in COMPARED if name != "memory_samples"}
     views["memory_samples"] = pd.read_parquet(root / "views" / "memory_samples")
     slots = views["trials"][["trial_id", *SLOT]]

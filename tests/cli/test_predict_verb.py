@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 TINY = ["--set", "model=fitproof/tiny-qwen3", "--set", "max_prompt_length=16", "--set", "max_response_length=16"]
 
 
@@ -22,10 +24,12 @@ def test_json_has_the_promised_keys():
     assert found["smallest_capacity_bytes"] <= found["peak_device_used_bytes"]
 
 
-def test_what_it_cannot_follow_is_exit_code_3():
-    done = predict(*TINY, "--set", "engine=hf_paged")
+@pytest.mark.parametrize("settings", [["engine=hf_paged"], ["engine=vllm", "kv_reservation=0.5"]])
+def test_what_it_cannot_follow_is_exit_code_3(settings):
+    done = predict(*TINY, *(word for setting in settings for word in ("--set", setting)))
     assert (done.returncode, done.stdout) == (3, "")
-    assert "rollout_engine=hf_paged" in done.stderr
+    assert f"rollout_{settings[0]}" in done.stderr
+    assert "an engine with an allocator of its own" in done.stderr
 
 
 def test_a_wrong_setting_is_exit_code_2():

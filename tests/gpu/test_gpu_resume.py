@@ -53,6 +53,10 @@ def final_files(run: Path) -> dict[str, bytes]:
         dict(algorithm="opd", teacher="fitproof/tiny-qwen3", gradient_checkpointing=False, use_kl=False),
         dict(rollout_weights="copy", allocator="expandable_segments"),
         dict(kv_reservation="0.02", max_num_seqs=6),
+        dict(quantization="nf4", optimizer="adamw_8bit"),
+        dict(quantization="nf4", parameter_offload=True, rollout_weights="copy"),
+        dict(adaptation="full", optimizer="adamw_8bit", optimizer_offload=True),
+        dict(adaptation="full", optimizer="paged_adamw_8bit"),
     ],
     ids=lambda given: "-".join(map(str, given.values())) or "default",
 )

@@ -1,6 +1,7 @@
 """The device between trials: capacity facts as the contract defines them, and no trial on a device in use."""
 
 import json
+import sys
 from types import SimpleNamespace
 
 import fake_child
@@ -151,6 +152,17 @@ def test_unsafe_requests_stop_before_the_first_trial(card, run_fake, tmp_path):
     with pytest.raises(EnvironmentLacks, match="a quarter"):
         supervisor.run_panel(plan, tmp_path, target=TARGET, preload=(), sampler=False)
     assert (tmp_path / "unsafe" / "ledger.jsonl").read_bytes() == b""
+
+
+def test_a_plan_for_an_engine_that_is_not_installed_stops_before_the_first_trial(run_fake, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    vllm = resolve(engine="vllm", kv_reservation="0.5")
+    plan = freeze(
+        Panel(name="p", reason="r", device_kind="cpu", slots=(Slot(settings=vllm, seed=0, estimate_seconds=1),))
+    )
+    with pytest.raises(EnvironmentLacks, match=r"pip install 'vllm>=0\.33'"):
+        supervisor.run_panel(plan, tmp_path, target=TARGET, preload=())
+    assert (tmp_path / "p" / "ledger.jsonl").read_bytes() == b""
 
 
 def test_capacities_on_a_cpu_are_refused(run_fake, tmp_path):

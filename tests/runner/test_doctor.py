@@ -39,6 +39,24 @@ def test_an_extra_that_is_missing_blocks_nothing(only):
     assert rows["fitproof reproduce"].state == rows["fitproof run cpu_tiny"].state == "ok"
 
 
+def test_which_rollout_engines_will_work(only, monkeypatch):
+    rows = only(vllm=None)
+    ours = [rows[f"rollout_engine={name}"] for name in ("cuda_graph", "hf_generate", "hf_paged")]
+    assert [row.state for row in ours] == ["ok"] * 3
+    assert rows["rollout_engine=vllm"].state == rows["vllm"].state == "optional"
+    assert rows["rollout_engine=vllm"].fix == "pip install 'vllm>=0.33'"
+
+    rows = only(vllm="0.9.1", peft=None)
+    assert rows["rollout_engine=hf_paged"].state == "missing"
+    assert rows["rollout_engine=hf_paged"].fix == rows["rollout_engine=vllm"].fix == "pip install -e '.[gpu]'"
+    assert "older than 0.33" in rows["vllm"].found
+
+    assert "no GPU" in only()["rollout_engine=vllm"].found
+    monkeypatch.setattr(doctor, "_nvidia", lambda: [doctor.Row(subject="NVIDIA device", found="H200", state="ok")])
+    sees = doctor.Row(subject="torch build", found="CUDA 13.0", state="ok")
+    assert only(torch=[sees])["rollout_engine=vllm"].state == "ok"
+
+
 def test_a_device_that_torch_cannot_see(only, monkeypatch):
     card = doctor.Row(subject="NVIDIA device", found="H200", state="ok")
     monkeypatch.setattr(doctor, "_nvidia", lambda: [card])

@@ -48,7 +48,8 @@ def test_a_failure_is_recorded_and_printed(tmp_path):
     assert (tmp_path / "environment.json").exists()
 
 
-def test_settings_that_the_program_refuses_are_recorded(tmp_path):
+def test_settings_that_the_program_refuses_are_recorded(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     assert child.main(write_trial(tmp_path, quantization="nf4")) == 10
     *_, last = events_of(tmp_path)
     assert last["exception_types"] == ["fitproof.errors.EnvironmentLacks"]

@@ -157,10 +157,10 @@ def test_edges_decode_the_ends_of_each_bucket(monkeypatch):
 def test_reservation_sizes_the_pool_and_the_waves():
     per_token = 2 * 2 * 2 * 16 * 4  # key and value, layers, heads, width, float32
     s = tiny(kv_reservation="0.5", capacity_mib=64, capacity_source="device")
-    assert pool_tokens(s, per_token, CPU, 1000, wanted=7) == (32 * 2**20 - 1000) // per_token
+    assert pool_tokens(s, per_token, CPU, 1000, wanted=7, least=34) == (32 * 2**20 - 1000) // per_token
     with pytest.raises(torch.OutOfMemoryError, match="No available memory for the cache blocks"):
-        pool_tokens(s, per_token, CPU, 32 * 2**20 - per_token * 33, wanted=7)
-    assert pool_tokens(s, per_token, CPU, 32 * 2**20 - per_token * 34, wanted=7) == 34
+        pool_tokens(s, per_token, CPU, 32 * 2**20 - per_token * 33, wanted=7, least=34)
+    assert pool_tokens(s, per_token, CPU, 32 * 2**20 - per_token * 34, wanted=7, least=34) == 34
 
 
 def test_a_pool_larger_than_the_batch_is_still_taken():

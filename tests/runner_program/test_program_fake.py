@@ -11,9 +11,13 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from fitproof.runner import bnb
 from fitproof.runner.program import device as device_ops
-from fitproof.runner.program import trial
+from fitproof.runner.program import models, trial
 from fitproof.runner.program.recorder import CpuMeter, Recorder
+from fitproof.simulate.bnb import Bitsandbytes
+from fitproof.simulate.profile import load_profile
+from fitproof.simulate.tape import Tape
 from program_cases import CPU, TINY, run_events, stages, tiny
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -43,6 +47,10 @@ def seams():
         stack.enter_context(
             patch.object(device_ops, "host_tokens", lambda ids: [[0] * ids.shape[1] for _ in range(ids.shape[0])])
         )
+        # Its 4-bit parameters cannot be built there; the dry run's can.
+        library = Bitsandbytes(Tape(), load_profile())
+        stack.enter_context(patch.object(bnb, "library", lambda setting: library))
+        stack.enter_context(patch.object(models, "get_peft_model", library.attach))
         yield
 
 
@@ -56,6 +64,10 @@ def seams():
         dict(algorithm="ppo", parameter_offload=True),
         dict(algorithm="opd", teacher=TINY[0]),
         dict(algorithm="ppo", checkpoint_every=1, deterministic=True, optimizer_offload=True),
+        dict(quantization="nf4", optimizer="adamw_8bit", parameter_offload=True, optimizer_offload=True),
+        dict(
+            quantization="nf4", algorithm="opd", teacher=TINY[0], rollout_weights="copy", gradient_checkpointing=False
+        ),
         dict(attn_implementation="eager", free_cache_engine=False, decode_coverage="edges", max_response_length=40),
     ],
     ids=lambda given: "-".join(map(str, given)),

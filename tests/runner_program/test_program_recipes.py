@@ -10,7 +10,7 @@ from program_cases import CPU, TINY, facts, run_events, stages, tiny
 
 @pytest.mark.parametrize("model", TINY)
 @pytest.mark.parametrize("adaptation", ["lora", "full"])
-@pytest.mark.parametrize("engine", ["hf_generate", "cuda_graph"])
+@pytest.mark.parametrize("engine", ["hf_generate", "cuda_graph", "hf_paged"])
 @pytest.mark.parametrize("algorithm", ["ppo", "opd"])
 def test_every_recipe_runs_its_stages(algorithm, engine, adaptation, model):
     given = dict(teacher=model) if algorithm == "opd" else {}

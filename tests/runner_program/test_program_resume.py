@@ -49,13 +49,18 @@ def final_files(run: Path) -> dict[str, bytes]:
 CASES = [
     dict(algorithm=algorithm, adaptation=adaptation, engine=engine)
     for algorithm, adaptation, engine in itertools.product(
-        ("grpo", "ppo", "opd"), ("lora", "full"), ("cuda_graph", "hf_generate")
+        ("grpo", "ppo", "opd"), ("lora", "full"), ("cuda_graph", "hf_generate", "hf_paged")
     )
 ]
 CASES += [
     dict(parameter_offload=True, optimizer_offload=True, free_cache_engine=False),
     dict(algorithm="ppo", adaptation="full", parameter_offload=True, optimizer_offload=True),
     dict(rollout_weights="copy", parameter_offload=True, dtype="bfloat16", adapter_dtype="bfloat16"),
+    dict(engine="hf_paged", kv_reservation="0.5", capacity_mib=256, capacity_source="device", free_cache_engine=False),
+    dict(quantization="nf4"),
+    dict(quantization="nf4", algorithm="opd", engine="hf_generate", optimizer="adamw_8bit", dtype="bfloat16"),
+    dict(quantization="nf4", algorithm="ppo", optimizer="adamw_8bit", rollout_weights="copy", parameter_offload=True),
+    dict(adaptation="full", optimizer="adamw_8bit", optimizer_offload=True),
     # On a CPU the pool follows from the process's own memory: the second process would make another.
     dict(kv_reservation="0.5", capacity_mib=256, capacity_source="device", max_num_seqs=6),
 ]

@@ -32,6 +32,9 @@ def memory(simulation):
         dict(rollout_weights="copy", free_cache_engine=False, attn_implementation="eager"),
         dict(capture_micro_batches=True, total_training_steps=3),
         dict(capture_micro_batches=True, parameter_offload=True, adaptation="full"),
+        dict(quantization="nf4", capture_micro_batches=True, optimizer="adamw_8bit"),
+        dict(quantization="nf4", gradient_checkpointing=False, actor_micro_batch=3),
+        dict(quantization="nf4", rollout_weights="copy", parameter_offload=True, optimizer="adamw_8bit"),
     ],
     ids=lambda given: "-".join(map(str, given)) or "default",
 )
@@ -87,14 +90,20 @@ def test_offloaded_parameters_leave_the_device():
 
 @pytest.mark.parametrize("name", ["hf_generate", "hf_paged", "vllm"])
 def test_engines_it_cannot_follow_are_refused(name):
-    with pytest.raises(EnvironmentLacks, match=f"rollout_engine={name}"):
-        simulate(tiny(rollout_engine=name), PROFILE)
+    given = dict(kv_reservation="0.5") if name == "vllm" else {}
+    with pytest.raises(EnvironmentLacks, match=f"rollout_engine={name}") as refused:
+        simulate(tiny(rollout_engine=name, **given), PROFILE)
+    assert refused.value.exit_code == 3
 
 
-def test_quantization_and_other_optimizers_are_refused():
-    for given in (dict(quantization="nf4"), dict(optimizer="adamw_8bit"), dict(checkpoint_every=1)):
-        with pytest.raises(EnvironmentLacks):
-            simulate(tiny(**given), PROFILE)
+def test_a_checkpoint_takes_nothing_of_the_device():
+    simulation = simulate(tiny(checkpoint_every=1, optimizer_offload=True), PROFILE)
+    events = simulation.events
+    for step in (1, 2):
+        begin = events.index(("stage", ("checkpoint", step)))
+        end = events.index(("stage", ("idle", step)), begin)
+        assert end == begin + 1
+    assert simulation.facts["checkpoint_bytes"] > 3 * simulation.facts["adapter_bytes"]
 
 
 def test_a_pool_without_room_is_a_refusal_of_the_program():

@@ -148,13 +148,13 @@ def _interval(
     ]  # fmt: skip
     reserved = [other.peak_reserved for other in others]
     used = [other.peak_device_used for other in others]
-    spread = profile.driver_spread_bytes
+    below, above = (profile.driver_spread_bytes + slack for slack in simulation.device_slack)
     interval = {
         "peak_reserved_bytes": (min(reserved), max(reserved)),
-        "peak_device_used_bytes": (min(used) - spread, max(used) + spread),
+        "peak_device_used_bytes": (min(used) - below, max(used) + above),
     }
     if least is not None:
-        interval["smallest_capacity_bytes"] = (least - spread, least + spread)
+        interval["smallest_capacity_bytes"] = (least - below, least + above)
     return interval
 
 

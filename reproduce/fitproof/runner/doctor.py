@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ..errors import FitproofError
 from .companion import Companion, CompanionLost
+from .guard import INSTALL_VLLM
 from .monitors import open_monitor
 from .monitors.host import unique_set_size
 from .processes import oom_kills, without_secrets
@@ -27,13 +28,14 @@ _PACKAGES = (
     ("transformers", "5.17", "run and predict", "pip install -e '.[gpu]'"),
     ("peft", "0.21", "run and predict", "pip install -e '.[gpu]'"),
     ("nvidia-ml-py", "12", "watch an NVIDIA device", "pip install -e '.[gpu]'"),
-    ("bitsandbytes", "0.49", "use quantization=nf4 or 8-bit optimizers", "pip install -e '.[nf4]'"),
+    ("bitsandbytes", "0.50.2", "use quantization=nf4 or 8-bit optimizers", "pip install -e '.[nf4]'"),
+    ("vllm", "0.33", "use rollout_engine=vllm", INSTALL_VLLM),
     ("duckdb", "1.4", "verify, reproduce and build", "pip install -e ."),
     ("zstandard", "0.23", "read and pack archives", "pip install -e ."),
     ("datasets", "4", "load views by name", "pip install -e '.[loaders]'"),
 )
 _TORCH_SECONDS = 120
-_OPTIONAL = ("nvidia-ml-py", "bitsandbytes", "datasets")
+_OPTIONAL = ("nvidia-ml-py", "bitsandbytes", "vllm", "datasets")
 
 _TORCH_SAYS = """
 import json, os, torch
@@ -242,7 +244,22 @@ def _verdicts(rows: list[Row]) -> list[Row]:
     else:
         found = "will not work: no GPU" if not has_gpu else "will not work: no stack"
         verdicts.append(Row(subject="fitproof run quick", found=found, state="optional"))
-    return verdicts
+    return verdicts + _engines(rows, stack=stack, gpu=has_gpu and sees_gpu)
+
+
+def _engines(rows: list[Row], *, stack: bool, gpu: bool) -> list[Row]:
+    """Which rollout engines will work: those of our own stack on a CPU too, vllm where it and a device are."""
+    fix = "" if stack else "pip install -e '.[gpu]'"
+    found = "will work" if stack else "will not work: no stack"
+    engines = [Row(subject=f"rollout_engine={name}", found=found, state="ok" if stack else "missing", fix=fix)
+               for name in ("cuda_graph", "hf_generate", "hf_paged")]  # fmt: skip
+    (vllm,) = (row for row in rows if row.subject == "vllm")
+    lacks = [what for what, holds in (("no stack", stack), ("no vllm of that version", vllm.state == "ok"),
+                                      ("no GPU that torch sees", gpu)) if not holds]  # fmt: skip
+    if not lacks:
+        return [*engines, Row(subject="rollout_engine=vllm", found="will work", state="ok")]
+    found = "will not work: " + ", ".join(lacks)
+    return [*engines, Row(subject="rollout_engine=vllm", found=found, state="optional", fix=fix or vllm.fix)]
 
 
 def _sizes(*values: int | None) -> str:

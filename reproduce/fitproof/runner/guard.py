@@ -1,4 +1,6 @@
-"""Requests that could harm the card are refused before anything starts."""
+"""What could harm the card, or cannot be done here, is refused before anything starts."""
+
+import importlib.util
 
 from ..errors import EnvironmentLacks
 from ..schema.models import get_model
@@ -7,6 +9,7 @@ from ..schema.settings import Settings
 # Two 8-bit states and their block maxima; tensors too small to be paged or quantised are the small rest.
 _BYTES_PER_PARAMETER = 2.25
 _LARGEST_SHARE = 4
+INSTALL_VLLM = "pip install 'vllm>=0.33'"
 
 
 def refuse_unsafe_paging(settings: Settings, free_bytes: int) -> None:
@@ -24,6 +27,15 @@ def refuse_unsafe_paging(settings: Settings, free_bytes: int) -> None:
             expected="state under a quarter of the free memory: more can hang the card",
             hint="--set optimizer=adamw_8bit  # the same state in ordinary memory",
         )
+
+
+def refuse_missing_engine(settings: Settings) -> None:
+    """Raise EnvironmentLacks for a rollout engine that is not installed."""
+    if settings.rollout_engine == "vllm" and importlib.util.find_spec("vllm") is None:
+        raise EnvironmentLacks(
+            "rollout_engine=vllm", found="vllm is not installed", expected="a package of its own, never required",
+            hint=INSTALL_VLLM + "  # or another rollout_engine",
+        )  # fmt: skip
 
 
 def trainable_parameters(settings: Settings) -> int:

@@ -20,7 +20,7 @@ from .attempt import Bench, run_attempt
 from .device import Device, open_device
 from .done import archived_ledger
 from .entry import CHILD
-from .guard import refuse_unsafe_paging
+from .guard import refuse_missing_engine, refuse_unsafe_paging
 from .ledger import Ledger
 from .plan import Plan, require_own_code
 from .progress import PanelProgress
@@ -101,6 +101,7 @@ def run_panel(
         stack.callback(device.close)
         keep_plan(plan, folder)
         for slot in plan.slots.values():
+            refuse_missing_engine(slot.settings)
             refuse_unsafe_paging(slot.settings, device.free())
         sampling = Sampling(plan.device_kind, device.uuid, interval)
         stack.callback(sampling.close)

@@ -86,7 +86,8 @@ class Settings:
     max_num_seqs: int
     """Most sequences decoded at once; a larger batch runs in waves."""
     kv_reservation: str | None
-    """Fraction of the capacity that the KV pool may fill together with what is reserved when it is made (decimal)."""
+    """Fraction of the capacity that the KV pool may fill together with what is reserved when it is made (decimal); with
+    vllm, together with what vLLM itself takes. None: as much as the sequences decoded at once need."""
     free_cache_engine: bool | None
     """True: the pool is released after each rollout. None where the engine keeps no pool."""
     rollout_weights: str
@@ -232,11 +233,21 @@ def _check_combinations(s: Settings) -> list[str]:
         (opd == (s.rollout_logprob_micro_batch is None), "rollout_logprob_micro_batch goes with grpo and ppo"),
         (not s.kv_reservation or pooled, "kv_reservation is for engines that keep a pool, not hf_generate"),
         (pooled == (s.free_cache_engine is not None), "free_cache_engine goes with an engine that keeps a pool"),
+        (s.rollout_engine != "vllm" or s.rollout_weights == "copy",
+         "rollout_engine=vllm keeps weights of its own: rollout_weights=copy"),
+        (s.rollout_engine != "vllm" or s.kv_reservation is not None,
+         "rollout_engine=vllm sizes its pool by kv_reservation"),
+        (s.rollout_engine != "vllm" or s.quantization == "none",
+         "rollout_engine=vllm is given plain weights: quantization=none"),
+        (s.rollout_engine != "vllm" or not s.free_cache_engine or s.allocator == "default",
+         "vllm's sleep mode (free_cache_engine) switches expandable segments off: allocator=default"),
         (s.decode_coverage == "full" or s.rollout_engine == "cuda_graph",
          "decode_coverage=edges needs rollout_engine=cuda_graph"),
         (s.capacity_source == "device" or s.capacity_mib is not None, "capacity_source=emulated needs capacity_mib"),
         (s.optimizer != "paged_adamw_8bit" or s.capacity_source == "device",
          "paged_adamw_8bit uses managed memory and runs only with capacity_source=device; use adamw_8bit"),
+        (s.optimizer != "paged_adamw_8bit" or not s.optimizer_offload,
+         "optimizer_offload=true has nothing to move with paged_adamw_8bit, whose state pages itself; use adamw_8bit"),
         (s.kv_reservation is None or _is_fraction(s.kv_reservation),
          f"kv_reservation={s.kv_reservation!r} is not a decimal in (0, 1]"),
         (s.algorithm != "grpo" or s.rollout_n > 1, "grpo needs rollout_n >= 2 to normalise within a group"),
@@ -284,7 +295,7 @@ _DEFAULTS: dict[str, object] = dict(
     lora_targets="all_linear", adapter_dtype="float32", quantization="none", optimizer="adamw", dtype="bfloat16",
     gradient_checkpointing=True, logits_chunk=0, use_kl=None, reference=None, actor_micro_batch=1,
     rollout_logprob_micro_batch=None, ref_logprob_micro_batch=None, critic_micro_batch=None, teacher_micro_batch=None,
-    padding="mask", kv_reservation=None, free_cache_engine=True, rollout_weights="shared", parameter_offload=False,
+    padding="mask", kv_reservation=None, free_cache_engine=True, rollout_weights=None, parameter_offload=False,
     optimizer_offload=False, empty_cache=False, total_training_steps=2, decode_coverage="full", checkpoint_every=0,
     deterministic=False, gpu_count=1, capacity_mib=None, capacity_source=None, attn_implementation="sdpa",
     allocator="default", rollout_engine="cuda_graph", capture_micro_batches=False, micro_batch_coverage="full",
@@ -308,6 +319,8 @@ def _fill_dependent(v: dict) -> None:
             v[name] = None
         elif v[name] is None:
             v[name] = v["actor_micro_batch"]
+    if v["rollout_weights"] is None:
+        v["rollout_weights"] = "copy" if v["rollout_engine"] == "vllm" else "shared"
     if v["rollout_engine"] == "hf_generate":
         v.update(kv_reservation=None, free_cache_engine=None)
     if v["capacity_source"] is None:

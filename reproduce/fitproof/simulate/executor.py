@@ -14,6 +14,7 @@ from ..errors import EnvironmentLacks
 from ..runner.program import trial
 from ..runner.program.recorder import Recorder
 from ..schema.settings import Settings
+from .nf4 import KNOWN_CAPABILITIES
 from .profile import GpuProfile
 from .replay import Event, replay
 from .seams import Seams
@@ -32,6 +33,8 @@ class Simulation:
     facts: dict[str, int | str]
     attention: dict[str, int]
     operations: int
+    device_slack: tuple[int, int]
+    """How much less and more than the events say the device may be used by libraries and managed memory."""
     refusal: str | None
     """Why the program itself gave up for lack of memory (a KV pool without room for one sequence); else None."""
 
@@ -69,14 +72,16 @@ class TapeRecorder(Recorder):
         self._tape.mark("stage", (IDLE, step))
 
 
-def unsupported(s: Settings) -> EnvironmentLacks | None:
+def unsupported(s: Settings, profile: GpuProfile) -> EnvironmentLacks | None:
     """Why a dry run would not be this trial; None where it is."""
     reasons = (
         ("rollout_engine", s.rollout_engine == "hf_generate", "a loop that reads token values on the host"),
         ("rollout_engine", s.rollout_engine in ("hf_paged", "vllm"), "an engine with an allocator of its own"),
-        ("quantization", s.quantization != "none", "a trial program without it"),
-        ("optimizer", s.optimizer != "adamw", "a trial program without it"),
-        ("checkpoint_every", s.checkpoint_every > 0, "a trial program without checkpoints"),
+        (
+            "quantization",
+            s.quantization == "nf4" and profile.compute_capability not in KNOWN_CAPABILITIES,
+            f"4-bit products on {profile.device_name}, whose kernels are not known",
+        ),
     )
     for name, applies, found in reasons:
         if applies:
@@ -90,7 +95,7 @@ def simulate(s: Settings, profile: GpuProfile, *, copy_repeats: bool = True) -> 
 
     `copy_repeats=False` runs every micro-batch, prefill and capture instead of copying the events of equal ones.
     """
-    refusal = unsupported(s)
+    refusal = unsupported(s, profile)
     if refusal is not None:
         raise refusal
     tape = Tape(Workspaces(profile))
@@ -112,6 +117,7 @@ def simulate(s: Settings, profile: GpuProfile, *, copy_repeats: bool = True) -> 
         facts={line["name"]: line["value"] for line in lines if line["event"] == "fact"},
         attention=seams.attention.used,
         operations=tape.operations,
+        device_slack=seams.bitsandbytes.slack,
         refusal=refusal,
     )
 

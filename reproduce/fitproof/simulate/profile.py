@@ -31,7 +31,7 @@ class GpuProfile:
     """Device memory outside the allocator, never given back, by what makes the driver or a library take it: 'start'
     (context and first kernels), 'matmul' (cuBLAS handle of the program's thread), 'attention', 'capture' (before the
     first graph), 'graph_operation' (per operation of a captured graph), 'backward' (handle and kernels of autograd's
-    thread)."""
+    thread), 'bitsandbytes' (kernels of nf4 and 8-bit optimizers)."""
     driver_spread_bytes: int
     """Half the width of what was seen of their sum for like trials."""
     placement: Placement

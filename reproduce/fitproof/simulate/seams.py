@@ -11,11 +11,13 @@ from unittest.mock import patch
 import torch
 from peft.tuners.tuners_utils import BaseTunerLayer
 
+from ..runner import bnb
 from ..runner.program import device as device_ops
 from ..runner.program import models
 from ..runner.program.engines import cuda_graph
 from ..runner.program.micro_batches import MicroBatches
 from .attention import Attention
+from .bnb import Bitsandbytes
 from .profile import GpuProfile
 from .repeats import Repeats
 from .tape import Tape
@@ -25,7 +27,8 @@ CAPTURE_STREAM = "capture"
 
 def _cast_adapter(layer: BaseTunerLayer, adapter_name: str, device: object = None) -> None:
     """Adapters take the base layer's dtype, as peft does it; it would skip tensors on the meta device."""
-    dtype = layer.get_base_layer().weight.dtype
+    base = layer.get_base_layer()
+    dtype = getattr(base, "compute_dtype", base.weight.dtype)
     for name in layer.adapter_layer_names + layer.other_param_names:
         held = getattr(layer, name, None)
         if isinstance(held, torch.nn.ModuleDict | torch.nn.ParameterDict) and adapter_name in held:
@@ -74,6 +77,7 @@ class Seams:
         self._tape, self._profile = tape, profile
         self.repeats = Repeats(tape, enabled=copy_repeats)
         self.attention = Attention(profile)
+        self.bitsandbytes = Bitsandbytes(tape, profile)
         self.pools = iter(range(1, 1 << 30))
         self._has_stream = self._has_backward_stream = False
         self._graphs: Counter[int] = Counter()  # live ones by their operations
@@ -100,15 +104,17 @@ class Seams:
         def rms_norm(x, normalized_shape, weight=None, eps=None):
             return torch.ops.aten._fused_rms_norm(x, normalized_shape, weight, eps)[0]
 
-        skeleton = models.AutoModelForCausalLM.from_config
+        skeleton = models._skeleton
 
-        def from_config(*args, **kwargs):
+        def on_host(*args, **kwargs):
             # The program's own meta tensors, which real ones replace: here both are on the meta device.
             with self._tape.on_host():
                 return skeleton(*args, **kwargs)
 
         replaced = [
-            (models.AutoModelForCausalLM, "from_config", from_config),
+            (bnb, "library", lambda setting: self.bitsandbytes),
+            (models, "get_peft_model", self.bitsandbytes.attach),
+            (models, "_skeleton", on_host),
             (BaseTunerLayer, "_move_adapter_to_device_of_base_layer", _cast_adapter),
             (MicroBatches, "call", self._micro_batch()),
             (cuda_graph._Wave, "_prefill", self._prefill(cuda_graph._Wave._prefill)),
@@ -117,6 +123,7 @@ class Seams:
             (device_ops, "synchronize", lambda device: None),
             (device_ops, "host_tokens", self._host_tokens),
             (device_ops, "host_buffer", self._host_buffer),
+            (device_ops, "host_copy", self._host_buffer),
             (device_ops, "to_device", lambda host, device: torch.empty_like(host)),
             (device_ops, "device_total_bytes", lambda device: self._profile.device_total_bytes),
             (device_ops, "GraphPool", lambda device: GraphPool(self._tape, self)),

@@ -9,7 +9,7 @@ NEARLY_FULL_BYTES = 512 * 2**20
 
 _HANDLE_ERRORS = ("CUBLAS_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_NOT_INITIALIZED")
 _HOST_TYPES = ("MemoryError", "ArrayMemoryError", "_ArrayMemoryError", "ArrowMemoryError")
-_IMPORT_TYPES = ("ImportError", "ModuleNotFoundError")
+_LACKING_TYPES = ("ImportError", "ModuleNotFoundError", "EnvironmentLacks")
 
 
 def diagnose_attempt(
@@ -67,7 +67,7 @@ def _from_exceptions(types: Sequence[str], message: str, text: str, device_free_
             # The driver uses these words for pinned host memory too; the traceback in the log tells which it was.
             printed = diagnose_text(text, 1).failure_class
             failure_class = "host_memory" if printed == "host_memory" else failure_class
-        elif failure_class == "unknown" and any(name in _IMPORT_TYPES for name in names):
+        elif failure_class == "unknown" and any(name in _LACKING_TYPES for name in names):
             failure_class = "dependency"
     return Diagnosis(failure_class=failure_class, evidence=shorten(line))
 

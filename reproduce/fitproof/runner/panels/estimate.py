@@ -16,6 +16,7 @@ _LAYER_SECONDS = 1.2e-4  # one decoded position through one layer, small batch
 _CACHED_TOKEN_LAYER_SECONDS = 1.1e-8  # attention of one decoded position over one position of the pool, one layer
 _FLOPS = 2.0e14
 _KERNEL_FLOOR_SECONDS = 1.2e-3  # one layer, one micro-batch, one pass: launching kernels
+_SLOWER = {"hf_generate": 4, "hf_paged": 12}  # than cuda_graph
 _EDGE_POSITIONS, _BUCKETS = 16, 8
 _EDGE_MICRO_BATCHES = 2
 _CPU_SECONDS = 5.0  # tiny models; half a second each on two idle cores, more on busy ones
@@ -39,7 +40,7 @@ def _decode(s: Settings, layers: int) -> float:
         positions = min(positions, _EDGE_POSITIONS * _BUCKETS)
     batch = min(s.max_num_seqs, s.rollout_batch)
     waves = math.ceil(s.rollout_batch / batch)
-    slower = 4 if s.rollout_engine == "hf_generate" else 1
+    slower = _SLOWER.get(s.rollout_engine, 1)
     return (
         waves * positions * layers * slower * (_LAYER_SECONDS + batch * s.sequence_length * _CACHED_TOKEN_LAYER_SECONDS)
     )

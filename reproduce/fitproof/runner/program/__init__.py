@@ -4,3 +4,5 @@ One program for three executors (measured on a GPU, measured on a CPU, simulated
 branches on tensor values on the host: no `.item()`, no `if tensor`, no data-dependent shapes. Sequences are padded to
 their limits and response lengths are forced. The few places where an executor may step in are functions of `device.py`.
 """
+
+from .. import bnb  # noqa: F401  first: it imports peft without bitsandbytes

@@ -68,6 +68,11 @@ def device_total_bytes(device: torch.device) -> int | None:
     return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else None
 
 
+def free_bytes(device: torch.device) -> int | None:
+    """Memory of the device that nobody holds, by its driver; None where no driver counts it."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
+
+
 @functools.cache
 def capture_stream(device: torch.device) -> "torch.cuda.Stream":
     """The one stream of this process that graphs are captured on.

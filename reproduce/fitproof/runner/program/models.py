@@ -11,15 +11,16 @@ from collections.abc import Iterator
 import torch
 from peft import LoraConfig, get_peft_model
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig
 from transformers.initialization import no_init_weights
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from ...errors import EnvironmentLacks
 from ...schema.models import catalogue, get_model
 from ...schema.settings import Settings
+from .. import bnb
 from . import device as device_ops
+from . import quantized
 
 # Now rather than at first use: a fork server imports once for all its trials, and what a module makes while it is
 # imported must not become part of a simulated trial.
@@ -57,7 +58,7 @@ class LanguageModel:
         self.config = causal.config
         self.logits_scaling = float(getattr(self.config, "logits_scaling", 1.0))  # Granite divides its logits
         self.moves = 0
-        self._hosts: dict[nn.Parameter, torch.Tensor] | None = None
+        self._hosts: dict[torch.Tensor, torch.Tensor] | None = None
         self._is_away = False
 
     def parameters(self) -> list[nn.Parameter]:
@@ -65,6 +66,12 @@ class LanguageModel:
 
     def trainable(self) -> list[nn.Parameter]:
         return [p for p in self.causal.parameters() if p.requires_grad]
+
+    def size(self) -> int:
+        """Parameters, tied ones once, and nf4 weights as many as they stand for."""
+        packed = [m for m in self.causal.modules() if quantized.is_quantized(m)]
+        stand_for = sum(quantized.logical_size(m) - m.weight.numel() for m in packed)
+        return sum(p.numel() for p in self.parameters()) + stand_for
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """Vocabulary logits [..., V] in float32 of hidden states [..., H]."""
@@ -95,7 +102,9 @@ class LanguageModel:
             return
         first = self._hosts is None
         if first:
-            self._hosts = {p: device_ops.host_buffer(p.data) for p in self.parameters()}
+            packed = (m for m in self.causal.modules() if quantized.is_quantized(m))
+            moved = [*self.parameters(), *(t for m in packed for t in quantized.scales(m))]
+            self._hosts = {p: device_ops.host_buffer(p.data) for p in moved}
         for p, host in self._hosts.items():
             if first or p.requires_grad:  # a frozen parameter's host copy is still right
                 host.copy_(p.data, non_blocking=True)
@@ -164,18 +173,40 @@ def add_teacher_adapter(model: LanguageModel, s: Settings, seed: int, device: to
 def synchronise(target: LanguageModel, source: LanguageModel) -> None:
     """Write the source's effective weights into `target`, a plain model of the same architecture; adapters are merged.
 
-    Per matrix: copy, then add scale * B @ A in place, so no matrix-sized temporary arises.
+    Per matrix: copy, then add scale * B @ A in place, so no matrix-sized temporary arises. An nf4 matrix is unpacked,
+    merged and rounded to nf4 again, one at a time.
     """
-    layers = dict(source.causal.named_modules())
+    layers, targets = dict(source.causal.named_modules()), dict(target.causal.named_modules())
     with torch.no_grad():
         for name, p in target.causal.named_parameters():
             owner, _, leaf = name.rpartition(".")
             module = layers[owner]
             base = getattr(module, "base_layer", module)
-            p.data.copy_(getattr(base, leaf).data)
+            is_packed = leaf == "weight" and quantized.is_quantized(base)
+            weight = quantized.unpacked(base) if is_packed else p.data.copy_(getattr(base, leaf).data)
             if leaf == "weight" and is_lora(module):
                 a, b, scale = lora_weights(module)
-                p.data.addmm_(b.to(p.dtype), a.to(p.dtype), alpha=scale)
+                weight.addmm_(b.to(weight.dtype), a.to(weight.dtype), alpha=scale)
+            if is_packed:
+                quantized.store(targets[owner], weight)
+            del weight  # not while the next one is unpacked
+
+
+def merged_weights(source: LanguageModel) -> Iterator[tuple[str, torch.Tensor]]:
+    """What `synchronise` writes, as (name in a plain checkpoint of the architecture, tensor). A merged matrix is a copy
+    that lives until the next one is asked for.
+    """
+    layers = dict(source.causal.named_modules())
+    for name, p in source.causal.named_parameters():
+        owner, _, leaf = name.rpartition(".")
+        plain = owner.removesuffix(".base_layer")
+        if ".lora_" in name:
+            continue
+        weight = p.data
+        if leaf == "weight" and is_lora(layers[plain]):
+            a, b, scale = lora_weights(layers[plain])
+            weight = torch.addmm(weight, b.to(p.dtype), a.to(p.dtype), alpha=scale)
+        yield f"{plain}.{leaf}", weight
 
 
 def is_lora(module: nn.Module) -> bool:
@@ -192,21 +223,9 @@ def attention_name(s: Settings) -> str:
 
 
 def _build_causal(s: Settings, model_id: str, seed: int, device: torch.device, *, is_critic: bool = False) -> nn.Module:
-    if s.quantization != "none":
-        raise EnvironmentLacks(
-            f"quantization={s.quantization}", found="this version of the trial program", expected="quantization=none",
-            hint="plan the configuration without quantization",
-        )  # fmt: skip
     model = get_model(model_id)
     config = AutoConfig.for_model(model.model_type, **model.config)
-    # On the meta device first: a tied head is then never allocated beside the embedding that replaces it.
-    with no_init_weights(), torch.device("meta"):
-        causal = AutoModelForCausalLM.from_config(
-            config, dtype=getattr(torch, s.dtype), attn_implementation=attention_name(s)
-        )
-    causal.tie_weights()
-    if is_critic:
-        causal.lm_head = nn.Linear(config.hidden_size, 1, bias=False, dtype=getattr(torch, s.dtype), device="meta")
+    causal = _skeleton(s, config, is_critic=is_critic)
     # No end token: responses have forced lengths, and `generate` would look at the values to find one.
     config.eos_token_id = causal.generation_config.eos_token_id = None
     with torch.device(device):
@@ -219,9 +238,27 @@ def _build_causal(s: Settings, model_id: str, seed: int, device: torch.device, *
                 if meta is None:
                     continue
                 if meta not in made:
-                    made[meta] = nn.Parameter(torch.empty_like(meta, device=device))
-                    _fill(made[meta], name, generator)
+                    p = nn.Parameter(torch.empty_like(meta, device=device))
+                    _fill(p, name, generator)
+                    # Packed at once: only one weight of the whole model exists unquantised at a time.
+                    is_packed = name == "weight" and quantized.is_quantized(module)
+                    made[meta] = quantized.packed(module, p.data) if is_packed else p
+                    del p
                 module._parameters[name] = made[meta]
+    return causal
+
+
+def _skeleton(s: Settings, config: PreTrainedConfig, *, is_critic: bool) -> nn.Module:
+    """The model on the meta device. A tied head is thus never allocated beside the embedding that replaces it."""
+    dtype = getattr(torch, s.dtype)
+    with no_init_weights(), torch.device("meta"):
+        causal = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention_name(s))
+    causal.tie_weights()
+    if is_critic:
+        causal.lm_head = nn.Linear(config.hidden_size, 1, bias=False, dtype=dtype, device="meta")
+    elif s.quantization == "nf4":  # a critic is trained, all of it
+        quantized.replace_linears(causal.model, dtype)
+        causal.is_loaded_in_4bit = True  # peft asks
     return causal
 
 
@@ -235,7 +272,8 @@ def _fill(p: nn.Parameter, name: str, generator: torch.Generator) -> None:
 
 
 def _attach_lora(causal: nn.Module, s: Settings, seed: int, device: torch.device) -> nn.Module:
-    with no_init_weights(), torch.device(device):
+    # Where nf4 needed bitsandbytes it is imported by now; nobody else waits for it.
+    with bnb.hidden(), no_init_weights(), torch.device(device):
         peft = get_peft_model(causal, _lora_config(causal, s), autocast_adapter_dtype=s.adapter_dtype == "float32")
     _fill_adapter(causal, "default", s, seed + 1, device)
     return peft

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from ...schema.settings import Settings
+from . import device as device_ops
 from .prompts import PAD_ID, Task, make_tasks
 
 
@@ -28,6 +29,12 @@ def make_prompts(s: Settings, vocab_size: int, seed: int, step: int, device: tor
     ids = torch.tensor([[PAD_ID] * (width - len(t.ids)) + list(t.ids) for t in rows], device=device)
     keep = torch.tensor([[False] * (width - len(t.ids)) + [True] * len(t.ids) for t in rows], device=device)
     return Prompts(ids=ids, keep=keep, tasks=tuple(rows))
+
+
+def unpadded(prompts: Prompts) -> list[list[int]]:
+    """The prompts on the host, each at its own length, for engines that batch requests themselves."""
+    ids, keep = device_ops.host_tokens(prompts.ids), device_ops.host_tokens(prompts.keep)
+    return [[token for token, is_kept in zip(*row, strict=True) if is_kept] for row in zip(ids, keep, strict=True)]
 
 
 def position_ids(keep: torch.Tensor, length: int) -> torch.Tensor:

@@ -5,6 +5,8 @@ from pathlib import Path
 import torch
 
 from ...schema.settings import Settings
+from ..guard import refuse_unsafe_paging
+from . import device as device_ops
 from .recipes.grpo import Grpo
 from .recipes.opd import Opd
 from .recipes.ppo import Ppo
@@ -27,8 +29,12 @@ def run(
     their stage and their copies to the host, and are written nowhere. `hold_after`: once this step and its checkpoint
     are done, say so and wait to be killed.
 
-    Raises EnvironmentLacks for what this version of the program does not do.
+    Raises EnvironmentLacks for what this version of the program does not do, for settings whose library is not
+    installed, and for a paged optimizer that this device has too little memory free for.
     """
+    free = device_ops.free_bytes(device)
+    if free is not None:
+        refuse_unsafe_paging(settings, free)
     if isinstance(recorder.meter, CpuMeter):
         recorder.fact("baseline_process_bytes", recorder.meter.baseline)
     recipe = {"grpo": Grpo, "ppo": Ppo, "opd": Opd}[settings.algorithm]

@@ -4,27 +4,21 @@ from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
-from ...errors import EnvironmentLacks
 from ...schema.settings import Settings
 from . import device as device_ops
 from .micro_batches import MicroBatches
 from .models import LanguageModel
+from .optimizers import is_movable, make_optimizer, own_state, prepare_state
 
-LEARNING_RATE = 1e-5
 MAX_GRADIENT_NORM = 1.0
 
 
 class Updater:
-    """AdamW over the trainable parameters of one model. Its state is made by the first step, on the device."""
+    """An optimizer over the trainable parameters of one model. Its state is made by the first step, on the device."""
 
     def __init__(self, model: LanguageModel, s: Settings, device: torch.device):
-        if s.optimizer != "adamw":
-            raise EnvironmentLacks(
-                f"optimizer={s.optimizer}", found="this version of the trial program", expected="optimizer=adamw",
-                hint="plan the configuration with optimizer=adamw",
-            )  # fmt: skip
         self.model, self.device = model, device
-        self.optimizer = torch.optim.AdamW(model.trainable(), lr=LEARNING_RATE, weight_decay=0.0, foreach=True)
+        self.optimizer = make_optimizer(model.trainable(), s, device)
         self._hosts: dict[tuple[torch.Tensor, str], torch.Tensor] = {}
 
     def update(
@@ -59,17 +53,21 @@ class Updater:
     def state(self) -> dict[str, torch.Tensor | float]:
         """'<parameter>/<entry>' -> tensor, on the device or in host memory, or number. Empty before the first step."""
         names = {p: name for name, p in self.model.causal.named_parameters()}
-        return {f"{names[p]}/{entry}": v for p, state in self.optimizer.state.items() for entry, v in state.items()}
+        return {f"{names[p]}/{entry}": value for p, entry, value in own_state(self.optimizer)}
 
     def restore(self, state: Iterable[tuple[str, torch.Tensor | float]], *, is_away: bool) -> None:
         """Take up entries that `state` gave, as copies: on the device, or with `is_away` in host memory."""
         parameters = dict(self.model.causal.named_parameters())
+        prepare_state(self.optimizer)
         for key, value in state:
             name, _, entry = key.rpartition("/")
             p = parameters[name]
             if torch.is_tensor(value) and value.ndim > 0:
-                self.optimizer.state[p][entry] = device_ops.to_device(value, self.device)
-                if is_away:
+                if entry in self.optimizer.state[p]:  # made by the optimizer, where and how it wants it
+                    self.optimizer.state[p][entry].copy_(value)
+                else:
+                    self.optimizer.state[p][entry] = device_ops.to_device(value, self.device)
+                if is_away and is_movable(self.optimizer.state[p][entry]):
                     self._copy_out(p, entry)
                     device_ops.synchronize(self.device)
                     self.optimizer.state[p][entry] = self._hosts[p, entry]
@@ -84,10 +82,9 @@ class Updater:
 
     def offload(self) -> None:
         """Move the state to (pinned) host memory; nothing to do before the first step."""
-        for p, state in self.optimizer.state.items():
-            for name, value in state.items():
-                if torch.is_tensor(value) and value.ndim > 0 and (p, name) not in self._hosts:
-                    self._copy_out(p, name)
+        for p, name, value in own_state(self.optimizer):
+            if is_movable(value) and (p, name) not in self._hosts:
+                self._copy_out(p, name)
         device_ops.synchronize(self.device)
         for (p, name), host in self._hosts.items():
             self.optimizer.state[p][name] = host

@@ -50,6 +50,7 @@ def main(folder: Path) -> int:
     from transformers.initialization import no_init_weights
 
     from ...schema.models import get_model
+    from ..bnb import hidden
 
     base = json.loads((folder / BASE).read_text(encoding="utf-8"))
     model = get_model(base["model_id"])
@@ -57,8 +58,9 @@ def main(folder: Path) -> int:
         plain = AutoModelForCausalLM.from_config(
             AutoConfig.for_model(model.model_type, **model.config), dtype=getattr(torch, base["dtype"])
         )
-    # Without a device named, peft reads the file onto the GPU, and this process would make a context for nothing.
-    adapted = PeftModel.from_pretrained(plain.to_empty(device="cpu"), str(folder), torch_device="cpu")
+    # Without a device named, peft reads the file onto the GPU; bitsandbytes asks for one. Neither is needed here.
+    with hidden():
+        adapted = PeftModel.from_pretrained(plain.to_empty(device="cpu"), str(folder), torch_device="cpu")
     loaded = get_peft_model_state_dict(adapted)
     wanted = load_file(folder / FILES[0])
     if loaded.keys() != wanted.keys():

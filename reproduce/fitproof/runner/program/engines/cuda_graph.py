@@ -15,7 +15,7 @@ from ..models import LanguageModel
 from ..recorder import Recorder
 from ..sequences import Prompts, attention_mask, position_ids
 from .decoder import Decoder
-from .kv_pool import KVPool, PrefillWriter, pool_tokens
+from .kv_pool import KVPool, PrefillWriter, kv_shape, pool_tokens
 
 PREFILL_TOKENS = 8192  # prompts go through the model in chunks of whole sequences of about so many positions
 BUCKETS = 8  # most graphs per wave size
@@ -78,15 +78,13 @@ class CudaGraphEngine:
             device_ops.empty_cache(self.device)
 
     def _make_wave(self, batch: int) -> "_Wave":
-        s, config = self.s, self.model.config
-        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        layers, heads = config.num_hidden_layers, config.num_key_value_heads
+        s, (layers, heads, head_dim) = self.s, kv_shape(self.model.config)
         dtype = self.model.trunk.embed_tokens.weight.dtype
         most = min(s.max_num_seqs, batch)
         if self.pool_tokens is None:
             per_token = 2 * layers * heads * head_dim * dtype.itemsize
             wanted, reserved = most * s.sequence_length, self.recorder.reserved_bytes()
-            self.pool_tokens = pool_tokens(s, per_token, self.device, reserved, wanted)
+            self.pool_tokens = pool_tokens(s, per_token, self.device, reserved, wanted, s.sequence_length)
         slots = min(most, self.pool_tokens // s.sequence_length)
         pool = KVPool(layers, heads, head_dim, slots, s.sequence_length, self.pool_tokens, dtype, self.device)
         if not self._is_recorded:

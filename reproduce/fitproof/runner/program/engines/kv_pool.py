@@ -1,17 +1,29 @@
-"""The static key/value pool of the cuda_graph engine: its size, its layout, and how prefill writes into it."""
+"""Key/value pools: the size that a reservation gives one, and the static pool of the cuda_graph engine, its layout and
+how prefill writes into it.
+"""
 
 import torch
+from transformers import PretrainedConfig
 
 from ....errors import SettingsError
 from ....schema.settings import Settings
 from .. import device as device_ops
 
 
-def pool_tokens(s: Settings, bytes_per_token: int, device: torch.device, reserved_bytes: int, wanted: int) -> int:
+def kv_shape(config: PretrainedConfig) -> tuple[int, int, int]:
+    """(layers, key/value heads, width of a head): a token's keys and values are twice their product."""
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return config.num_hidden_layers, config.num_key_value_heads, head_dim
+
+
+def pool_tokens(
+    s: Settings, bytes_per_token: int, device: torch.device, reserved_bytes: int, wanted: int, least: int
+) -> int:
     """Tokens the pool holds. Without a reservation: `wanted`. With one, vLLM's meaning: everything between what is
     reserved now and that fraction of the capacity, whether the batch needs it or not.
 
-    Raises torch.OutOfMemoryError where not even one sequence fits, as an engine on a full card does.
+    `least` is what one sequence takes in this engine's layout. Raises torch.OutOfMemoryError where not even that fits,
+    as an engine on a full card does.
     """
     if s.kv_reservation is None:
         return wanted
@@ -22,11 +34,11 @@ def pool_tokens(s: Settings, bytes_per_token: int, device: torch.device, reserve
     numerator, denominator = _as_fraction(s.kv_reservation)
     pool = capacity * numerator // denominator - reserved_bytes
     tokens = pool // bytes_per_token
-    if tokens < s.sequence_length:
+    if tokens < least:
         raise torch.OutOfMemoryError(
             f"No available memory for the cache blocks: kv_reservation={s.kv_reservation} of {capacity} bytes less "
             f"{reserved_bytes} reserved leaves {pool} bytes; one sequence of {s.sequence_length} positions needs "
-            f"{s.sequence_length * bytes_per_token}"
+            f"{least * bytes_per_token}"
         )
     return tokens
 

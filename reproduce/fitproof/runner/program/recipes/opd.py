@@ -32,7 +32,7 @@ class Opd(PolicyRecipe):
                 hint="choose a teacher of the same family",
             )  # fmt: skip
         self.teacher = build_frozen(self.s, self.s.teacher_id, self.seed + 3, self.device)
-        self.recorder.fact("teacher_parameters", sum(p.numel() for p in self.teacher.parameters()))
+        self.recorder.fact("teacher_parameters", self.teacher.size())
         return [self.teacher], {}
 
     def step(self, step: int) -> None:

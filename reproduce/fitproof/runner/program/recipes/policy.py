@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 
-from ....errors import EnvironmentLacks
 from ....schema.settings import Settings
 from ...hold import FACT as HELD
 from ...hold import hold
@@ -17,9 +16,11 @@ from .. import checkpoint
 from .. import device as device_ops
 from ..engines.cuda_graph import CudaGraphEngine
 from ..engines.hf_generate import HfGenerate
+from ..engines.hf_paged import HfPagedEngine
+from ..engines.vllm import VllmEngine
 from ..losses import policy_loss
 from ..micro_batches import MicroBatches
-from ..models import LanguageModel, build_actor, build_frozen, synchronise
+from ..models import LanguageModel, build_actor, build_frozen, merged_weights, synchronise
 from ..prompts import score_response
 from ..recorder import Recorder
 from ..residency import Movable, Residency
@@ -41,14 +42,13 @@ class PolicyRecipe:
         with recorder.stage("initializing", 0):
             self.actor = build_actor(s, seed, device)
             self.reference = build_frozen(s, s.model_id, seed, device) if s.reference == "copy" else None
-            self.roller = build_frozen(s, s.model_id, seed, device) if s.rollout_weights == "copy" else self.actor
-            if self.roller is not self.actor:
-                synchronise(self.roller, self.actor)
+            self.roller = self._build_roller()
+            self.engine = make_engine(self.roller or self.actor, s, device, recorder)
+            self.copy_weights()
             self.updater = Updater(self.actor, s, device)
-            self.engine = make_engine(self.roller, s, device, recorder)
             more_models, more_updaters = self.build_others()
             models = [self.actor, *([] if self.reference is None else [self.reference]), *more_models]
-            if self.roller is not self.actor:
+            if self.roller not in (None, self.actor):
                 models.append(self.roller)
             self.residency = Residency(s, device, models, [self.updater, *more_updaters.values()])
             record_sizes(recorder, self.actor)
@@ -85,8 +85,7 @@ class PolicyRecipe:
         if found is None:
             return
         self.completed_steps = self.state.restore(found)
-        if self.roller is not self.actor:
-            synchronise(self.roller, self.actor)
+        self.copy_weights()
         self.recorder.fact("resumed_from_step", self.completed_steps)
         self.recorder.fact("resume_load_ns", time.monotonic_ns() - begun)
 
@@ -109,7 +108,7 @@ class PolicyRecipe:
 
     def roll_out(self, step: int) -> tuple[Prompts, torch.Tensor]:
         """Stage rollout: prompts and full sequences [N, P + R]."""
-        with self.stage("rollout", step, self.new_tokens, self.roller):
+        with self.stage("rollout", step, self.new_tokens, *self._rolling):
             prompts = make_prompts(self.s, self.actor.config.vocab_size, self.seed, step, self.device)
             ids = self.engine.rollout(prompts)
         if self.s.deterministic:  # two runs that are to be equal say here whether they are
@@ -158,26 +157,45 @@ class PolicyRecipe:
 
     def sync_weights(self, step: int) -> None:
         """Stage weight_sync, where the engine has weights of its own."""
-        if self.roller is not self.actor:
-            with self.stage("weight_sync", step, None, self.actor, self.roller):
-                synchronise(self.roller, self.actor)
+        if self.s.rollout_weights == "copy":
+            with self.stage("weight_sync", step, None, self.actor, *self._rolling):
+                self.copy_weights()
+
+    def copy_weights(self) -> None:
+        """Write the actor's weights as they are now, adapters merged, into what rolls out, where that is another."""
+        if self.roller is None:
+            self.engine.load_weights(merged_weights(self.actor))
+        elif self.roller is not self.actor:
+            synchronise(self.roller, self.actor)
+
+    def _build_roller(self) -> LanguageModel | None:
+        """The model that rolls out; None where the engine's own weights do."""
+        if self.s.rollout_engine == "vllm":
+            return None
+        if self.s.rollout_weights == "shared":
+            return self.actor
+        return build_frozen(self.s, self.s.model_id, self.seed, self.device)
+
+    @property
+    def _rolling(self) -> tuple[LanguageModel, ...]:
+        return () if self.roller is None else (self.roller,)
 
 
 def make_engine(model: LanguageModel, s: Settings, device: torch.device, recorder: Recorder):
-    """The rollout engine that the settings name: an object with `rollout(prompts) -> ids [N, P + R]`."""
-    if s.rollout_engine == "cuda_graph":
-        return CudaGraphEngine(model, s, device, recorder)
+    """The rollout engine that the settings name: an object with `rollout(prompts) -> ids [N, P + R]`.
+
+    `model` rolls out, except with vllm, which takes its architecture and has `load_weights` for the rest. Raises
+    EnvironmentLacks where vllm is not installed.
+    """
     if s.rollout_engine == "hf_generate":
         return HfGenerate(model, s, device)
-    raise EnvironmentLacks(
-        f"rollout_engine={s.rollout_engine}", found="this version of the trial program",
-        expected="cuda_graph or hf_generate", hint="plan the configuration with one of these engines",
-    )  # fmt: skip
+    engine = {"cuda_graph": CudaGraphEngine, "hf_paged": HfPagedEngine, "vllm": VllmEngine}[s.rollout_engine]
+    return engine(model, s, device, recorder)
 
 
 def record_sizes(recorder: Recorder, actor: LanguageModel) -> None:
     trainable = actor.trainable()
-    recorder.fact("parameters", sum(p.numel() for p in actor.parameters()))
+    recorder.fact("parameters", actor.size())
     recorder.fact("trainable_parameters", sum(p.numel() for p in trainable))
     if actor.adapter is not None:
         recorder.fact("adapter_bytes", sum(p.nbytes for p in trainable))

@@ -18,7 +18,7 @@ class Ppo(PolicyRecipe):
     def build_others(self) -> tuple[list[LanguageModel], dict[str, Updater]]:
         self.critic = build_critic(self.s, self.seed + 2, self.device)
         self.critic_updater = Updater(self.critic, self.s, self.device)
-        self.recorder.fact("critic_parameters", sum(p.numel() for p in self.critic.parameters()))
+        self.recorder.fact("critic_parameters", self.critic.size())
         return [self.critic], {"critic": self.critic_updater}
 
     def step(self, step: int) -> None:
