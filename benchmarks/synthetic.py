@@ -88,8 +88,9 @@ def plan_attempts(panel_index: int, *, attempts: int, samples: int, seed: int) -
     for i, settings in enumerate(configurations):
         demand = int(GIB * (5 + 17 * i / max(1, len(configurations) - 1)))
         for trial_seed in range(3):
-            slot = {"slot_id": short_id({"panel": panel, "settings": settings.identity(), "seed": trial_seed}),
-                    "seed": trial_seed, "settings": settings.identity(), "estimate_seconds": samples // 100}  # fmt: skip
+            identity = settings.identity()
+            slot = {"slot_id": short_id({"panel": panel, "settings": identity, "seed": trial_seed}),
+                    "seed": trial_seed, "settings": identity, "estimate_seconds": samples // 100}  # fmt: skip
             slots.append(slot)
             started.append((slot, settings, demand + 2 * MIB * rng.randrange(8), rng.random() > 0.1))
     made: list[Attempt] = []

@@ -1,13 +1,14 @@
 """The OPD workload, tiny, on the CPU: three real processes, their records, the view, and what a difference does."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from fitproof.cli.app import app
-from fitproof.errors import EnvironmentLacks, UsageError
+from fitproof.errors import CheckFailed, EnvironmentLacks, UsageError
 from fitproof.evidence.pack import pack
 from fitproof.reduce.reduction import ArchiveFile, reduce_archives
 from fitproof.runner.workloads import opd
@@ -144,9 +145,18 @@ def test_an_earlier_run_is_never_gone_on_with(ran):
         opd.run_opd("tiny", ran.out, begun_ns=0)
 
 
-def test_what_the_program_cannot_do_is_refused_as_such_and_leaves_its_attempt(tmp_path):
-    with pytest.raises(EnvironmentLacks, match="rollout_engine=hf_paged"):
-        opd.run_opd("tiny", tmp_path, overrides={"rollout_engine": "hf_paged"}, begun_ns=0)
+def test_a_run_that_fails_is_named_and_leaves_its_attempt_and_no_record(tmp_path):
+    with pytest.raises(CheckFailed, match="a vocabulary of 384"):
+        opd.run_opd("tiny", tmp_path, overrides={"teacher_id": "fitproof/tiny-llama"}, begun_ns=0)
     [panel] = (path for path in tmp_path.iterdir() if path.name.startswith("opd_tiny"))
     assert [r["status"] for r in ledger(tmp_path, panel.name) if r["event"] == "end"] == ["ineligible"]
     assert not list(panel.glob("workload-*"))
+
+
+def test_what_the_machine_lacks_is_said_as_such(tmp_path, monkeypatch):
+    (tmp_path / "absent").mkdir()
+    (tmp_path / "absent" / "bitsandbytes.py").write_text("raise ImportError('it is not here')\n")
+    here = os.environ.get("PYTHONPATH")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "absent"), *([here] if here else [])]))
+    with pytest.raises(EnvironmentLacks, match="bitsandbytes cannot be imported"):
+        opd.run_opd("tiny", tmp_path / "runs", overrides={"quantization": "nf4"}, begun_ns=0)
