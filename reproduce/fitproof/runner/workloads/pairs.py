@@ -30,7 +30,8 @@ PAIRS = {
 _WORKLOAD: dict[str, object] = dict(
     algorithm="opd", workload="custom", max_prompt_length=128, max_response_length=64, train_batch_size=4, rollout_n=1,
     max_num_seqs=4, actor_micro_batch=1, teacher_micro_batch=4, lora_rank=8, lora_alpha=16, lora_targets="attention",
-    gradient_checkpointing=False, total_training_steps=8, checkpoint_every=4, deterministic=True,
+    gradient_checkpointing=False, free_cache_engine=False, capture_micro_batches=True, total_training_steps=8,
+    checkpoint_every=4, deterministic=True,
 )  # fmt: skip
 
 
