@@ -11,7 +11,8 @@ only where pandas has nothing (ids are SHA-256, labels have their own rule), and
 
 It does less than the pipeline: no digest and no record is checked, no content digest is made, memory is not bounded,
 and what the synthetic panels do not have is left out (attempts without trial.json, several campaigns or devices on one
-plan, CPU trials, plans with configurations that never started).
+plan, CPU trials, plans with configurations that never started,
+predictions, workloads).
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import pandas as pd
 from fitproof.schema.models import get_model
-from fitproof.schema.settings import major_minor
+from fitproof.schema.settings import ADDED_LATER, major_minor
 from fitproof.schema.view import View
 from fitproof.schema.views import VIEWS
 
@@ -119,7 +120,7 @@ def make_attempts(raw: Raw) -> pd.DataFrame:
     failed = (attempts["status"] == "ineligible").astype(int)
     attempts["is_replacement"] = failed.groupby([attempts["panel"], attempts["slot_id"]]).cumsum() - failed > 0
     for name in ("model_id", "workload"):
-        attempts[name] = [settings[name] for settings in attempts["settings"]]
+        attempts[name] = [settings.get(name, ADDED_LATER.get(name)) for settings in attempts["settings"]]
     return attempts.reset_index(drop=True)
 
 
@@ -224,7 +225,7 @@ def make_slots(raw: Raw, attempts: pd.DataFrame) -> pd.DataFrame:
     ids = ids.drop(columns="settings").drop_duplicates("text")
     slots = slots.assign(text=texts(slots["settings"])).merge(ids, on="text", how="left")
     for name in ("model_id", "workload"):
-        slots[name] = [settings[name] for settings in slots["settings"]]
+        slots[name] = [settings.get(name, ADDED_LATER.get(name)) for settings in slots["settings"]]
     slots["attempts"] = slots["attempts"].fillna(0).astype(int)
     slots["state"] = slots["end"].map({"completed": "completed", "memory_failure": "failed"})
     slots["state"] = slots["state"].fillna(slots["last_status"]).fillna("not started")
@@ -327,7 +328,7 @@ def make_configurations(slots: pd.DataFrame, attempts: pd.DataFrame, trials: pd.
         torch=("torch", "first"),
         transformers=("transformers", "first"),
     )
-    settings = pd.json_normalize(table["settings"].tolist()).set_index(table.index)
+    settings = pd.json_normalize([{**ADDED_LATER, **one} for one in table["settings"]]).set_index(table.index)
     table = table.drop(columns="settings").join(settings)
     table["model_family"] = [get_model(model_id).family for model_id in table["model_id"]]
     for name in ("torch", "transformers"):

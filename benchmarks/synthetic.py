@@ -11,7 +11,7 @@ import argparse
 import hashlib
 import json
 import random
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from fitproof.schema.canonical import canonical_json, sha256_hex, short_id
@@ -90,8 +90,9 @@ def plan_attempts(
     for i, settings in enumerate(configurations):
         demand = int(GIB * (5 + 17 * i / max(1, len(configurations) - 1)))
         for trial_seed in range(3):
-            slot = {"slot_id": short_id({"panel": panel, "settings": settings.identity(), "seed": trial_seed}),
-                    "seed": trial_seed, "settings": asdict(settings), "estimate_seconds": samples // 100}  # fmt: skip
+            identity = settings.identity()
+            slot = {"slot_id": short_id({"panel": panel, "settings": identity, "seed": trial_seed}),
+                    "seed": trial_seed, "settings": identity, "estimate_seconds": samples // 100}  # fmt: skip
             slots.append(slot)
             started.append((slot, settings, demand + 2 * MIB * rng.randrange(8), rng.random() > 0.1))
     made: list[Attempt] = []
@@ -153,7 +154,7 @@ def _write_attempt(folder: Path, a: Attempt, plan_digest: str) -> dict | None:
     configuration_id = a.settings.configuration_id(device=DEVICE, **STACK)
     _write_json(folder / "trial.json", {
         "schema_version": SCHEMA_VERSION, "execution": "measured", "panel": a.panel, "slot_id": a.slot_id,
-        "attempt": a.number, "seed": a.seed, "settings": asdict(a.settings), "settings_id": a.settings.settings_id,
+        "attempt": a.number, "seed": a.seed, "settings": a.settings.identity(), "settings_id": a.settings.settings_id,
         "configuration_id": configuration_id, "device": DEVICE, "device_kind": "cuda", **STACK,
         "capacity_mib": CAPACITY_MIB, "capacity_source": "emulated", "effective_capacity_bytes": EFFECTIVE,
         "monitor_free_bytes": EFFECTIVE, "baseline_used_bytes": BASELINE_USED,

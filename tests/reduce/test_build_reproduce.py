@@ -28,7 +28,8 @@ def release(tmp_path_factory) -> Path:
         run = tmp_path_factory.mktemp("run")
         synthetic.write_panel(run, index, attempts=6, samples=60)
         pack([run], root / f"releases/2026-01-0{index + 1}_synthetic_{index}.tar.zst", level=1)
-    pack_case("predicted", root / "releases")
+    for case in ("predicted", "opd_workloads"):  # the views that no synthetic panel fills
+        pack_case(case, root / "releases")
     build(root, tag="test")
     return root
 

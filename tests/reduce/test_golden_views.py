@@ -5,7 +5,8 @@ import json
 import pytest
 from fitproof.schema.views import VIEWS
 from golden import CASES, expected_files, rows_of
-from raw_cases import INPUTS, MIB
+from golden_inputs import INPUTS
+from raw_cases import MIB
 
 REGENERATE = ".venv/bin/python tests/reduce/golden.py {}"
 NAMES = sorted(path.name for path in CASES.iterdir())
@@ -33,7 +34,7 @@ def test_views_are_the_expected_ones(case, views):
 
 
 def test_no_golden_is_left_over():
-    """Every case is made by raw_cases.py, every expected file is of a view, and nothing else lies there."""
+    """Every case is made by golden_inputs.py, every expected file is of a view, and nothing else lies there."""
     assert sorted(INPUTS) == NAMES
     for case in NAMES:
         assert sorted(p.name for p in (CASES / case).iterdir()) == ["ORIGIN.md", "archives", "expected"]
@@ -186,3 +187,21 @@ def test_a_small_card_has_a_state_but_no_label(views):
     assert configuration["label"] is None
     assert configuration["single_run_state"] == "above_margin"
     assert configuration["is_within_5_percent"] is True  # the largest peak is 95 % to the byte
+
+
+def test_a_workload_is_its_attempts_and_what_they_say_counts(views):
+    rows = {row["run"]: row for row in views("opd_workloads")["opd_workloads"]}
+    first = rows["first"]
+    rates = ("rollout_tokens_per_second", "teacher_positions_per_second", "update_positions_per_second")
+    assert [first[name] for name in rates] == [256 / 0.050, 256 / 0.010, 256 / 0.040]
+    times = ("cold_start_seconds", "first_rollout_seconds", "first_update_seconds", "resume_load_seconds")
+    assert [first[name] for name in times] == pytest.approx([0.350, 0.460, 0.580, 0.003])
+    assert (first["is_resume_exact"], first["differences"], first["downshifts"]) == (True, None, 0)
+    again = rows["again"]
+    assert (again["is_resume_exact"], again["is_trajectory_equal"], again["is_adapter_equal"]) == (False, False, True)
+    lost = rows["lost"]
+    assert (lost["is_resume_exact"], lost["is_trajectory_equal"], lost["is_optimizer_equal"]) == (False, False, False)
+    assert lost["differences"] == "optimizer: a/exp_avg differs in 1 of 4 bytes"
+    peer = rows["peer"]
+    assert (peer["engine"], peer["rollout_tokens_per_second"], peer["is_resume_exact"]) == ("peer 1.0", 25.6, True)
+    assert [peer[name] for name in ("trial_id", "configuration_id", "cycles", "import_seconds")] == [None] * 4

@@ -1,4 +1,4 @@
-"""A published folder made by the real pipeline from synthetic runs, with a CPU panel and bad luck in it."""
+"""A published folder made by the real pipeline: synthetic runs with a CPU panel and bad luck, and a workload's."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +17,8 @@ from fitproof.schema.views import VIEWS
 from benchmarks import synthetic
 from tests.reduce.raw_predictions import MIB, line, write
 from verification.archives import sha256_file
+
+WORKLOADS = Path(__file__).parents[1] / "reduce" / "cases" / "opd_workloads" / "archives"
 
 
 def _publish(root: Path) -> None:
@@ -77,6 +79,8 @@ def published(tmp_path_factory) -> Path:
         digest = _predict(runs / "frozen", number, attempts // 3) if number == 0 else None
         synthetic.write_panel(runs, number, attempts=attempts, samples=60, predictions_digest=digest)
         pack([runs], root / "releases" / f"2026-01-01_synthetic_part-{number}.tar.zst", level=3)
+    for runs in sorted(WORKLOADS.iterdir()):
+        pack([runs], root / "releases" / f"{runs.name}.tar.zst", level=3)
     _publish(root)
     return root
 

@@ -115,6 +115,16 @@ BROKEN = [
     ("vocabulary_is_closed", "stage_peaks", "SET stage = 'training' WHERE stage = 'actor_update'"),
     ("vocabulary_is_closed", "predictions", "SET predicted_label = 'unresolved'"),
     ("vocabulary_is_closed", "attempts", "SET status = 'done' WHERE seed = 1"),
+    ("workload_exactness_follows_its_parts", "opd_workloads", "SET is_resume_exact = true"),
+    ("workload_exactness_follows_its_parts", "opd_workloads", "SET differences = NULL"),
+    ("workload_exactness_follows_its_parts", "opd_workloads", "SET differences = 'adapter: a' WHERE run = 'first'"),
+    ("workload_rates_follow_their_seconds", "opd_workloads", "SET positions = 768"),
+    ("workload_times_nest", "opd_workloads", "SET cold_start_seconds = 1e3 WHERE run = 'first'"),
+    ("workload_times_nest", "opd_workloads", "SET recovery_pair_seconds = 5 WHERE run = 'first'"),
+    ("workloads_are_their_trials", "opd_workloads", "SET rollout_seconds = rollout_seconds * 1.01 WHERE run = 'first'"),
+    ("workloads_are_their_trials", "opd_workloads", "SET resumed_trial_id = trial_id"),
+    ("workloads_are_their_trials", "opd_workloads", "SET engine = 'fitproof' WHERE run = 'peer'"),
+    ("workloads_are_their_trials", "configurations", "SET deterministic = false WHERE algorithm = 'opd'"),
 ]
 STRUCTURE = {
     "trials: key is unique": ("trials", "INSERT INTO it FROM (FROM it LIMIT 1)"),

@@ -136,11 +136,9 @@ def test_ids_are_hashes_of_the_settings_without_what_may_differ():
 
 def test_ids_agree_with_the_package():
     pytest.importorskip("fitproof")
-    from dataclasses import asdict
-
     from fitproof.schema.settings import resolve
 
     settings = resolve(model_id="Qwen/Qwen3-0.6B", workload="chat", capacity_mib=8192)
-    assert settings_id(asdict(settings)) == settings.settings_id
+    assert settings_id(settings.identity()) == settings.settings_id
     expected = settings.configuration_id(device="card", torch="2.11.0+cu130", transformers="5.17.0")
-    assert configuration_id(asdict(settings), ("card", "cuda", "2.11", "5.17")) == expected
+    assert configuration_id(settings.identity(), ("card", "cuda", "2.11", "5.17")) == expected

@@ -30,11 +30,11 @@ def copy(published, tmp_path):
 def test_views_and_archives_agree_exactly(published):
     numbers, lines = recompute.compare(read_release(published))
     assert lines == []
-    assert numbers["attempts"] == 42
-    assert numbers["planned slots"] == 42
-    assert numbers["trials"] == 38
+    assert numbers["attempts"] == 42 + 9
+    assert numbers["planned slots"] == 42 + 6
+    assert numbers["trials"] == 38 + 6
     assert numbers["distinct seeds"] == 3
-    assert numbers["samples"] == 38 * 60
+    assert numbers["samples"] == 38 * 60 + 6 * 6
     assert len(numbers) > 300
 
 
@@ -70,16 +70,16 @@ def test_row_counts_are_compared_both_ways(published, tmp_path):
     found = expected_counts.differences(release, path)
     assert "view gone: 7 rows were expected, it is not published" in found
     assert "view attempts, archive 2026-01-01_synthetic_part-0: 30 rows, expected 31 (2026-01-02: first)" in found
-    assert "view attempts: 42 rows are published, none were expected" in found
+    assert "view attempts: 51 rows are published, none were expected" in found
 
 
 def test_an_unchanged_count_keeps_its_date_and_reason(published, tmp_path):
     release, path = read_release(published), tmp_path / "row_counts.csv"
     expected_counts.write_expected(release, reason="first", date=datetime.date(2026, 1, 2), path=path)
-    path.write_text(path.read_text(encoding="utf-8").replace("trials,,38,", "trials,,39,"), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace("trials,,44,", "trials,,45,"), encoding="utf-8")
     assert expected_counts.write_expected(release, reason="second", date=datetime.date(2026, 2, 3), path=path) == 1
     text = path.read_text(encoding="utf-8")
-    assert "trials,,38,2026-02-03,second" in text
+    assert "trials,,44,2026-02-03,second" in text
     assert text.count("second") == 1
     with pytest.raises(ValueError, match="reason"):
         expected_counts.write_expected(release, reason=" ", date=datetime.date(2026, 2, 3), path=path)

@@ -1,11 +1,11 @@
-"""The verbs. Each is a thin function in release.py, measure.py or predict.py; its work lives in the room it calls."""
+"""The verbs. Each is a thin function in the modules beside this one; its work lives in the room it calls."""
 
 from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
-from . import measure, predict, release
+from . import measure, predict, release, workload
 
 HELP_OPTIONS, WIDTH = ["-h", "--help"], 100
 EPILOG = """\
@@ -37,6 +37,7 @@ VERBS: tuple[Callable, ...] = (
     measure.pack,
     measure.diagnose,
     predict.predict,
+    workload.workload,
 )
 for verb in VERBS:
     app.command()(verb)

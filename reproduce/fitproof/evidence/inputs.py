@@ -18,12 +18,13 @@ from fitproof.errors import EvidenceError, UsageError
 from fitproof.evidence.files import hash_stream, open_regular
 from fitproof.evidence.names import MEMBERS, collision, folded, name_fault
 from fitproof.evidence.reader import MAX_MEMBER_BYTES
-from fitproof.schema.records import ATTEMPT_FILES, CHECKPOINTS, PREDICTIONS
+from fitproof.schema.records import ATTEMPT_FILES, CHECKPOINTS, PREDICTIONS, WORKLOAD_FILE
 
 PLAN, LEDGER = "plan.json", "ledger.jsonl"
 PARTIAL = ".partial"
 """Suffix under which the runner writes a file before it renames it. A killed runner may leave one: it is no record."""
 _PARTIAL_NAMES = {name + PARTIAL for name in (PLAN, PREDICTIONS, *ATTEMPT_FILES)}
+_WORKLOAD = re.compile(WORKLOAD_FILE.format(r"[A-Za-z0-9.-]+"), re.ASCII)
 _SLOT = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _ATTEMPT = re.compile(r"attempt-[1-9][0-9]{0,5}", re.ASCII)
 _AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
@@ -93,12 +94,12 @@ def collect(directories: Sequence[Path]) -> Inputs:
             folder = attempt_folder(name)
             if folder is not None:
                 own_claims.setdefault(folder, {})[name] = source.sha256
-            elif panel in own_panels and rest not in (PLAN, PREDICTIONS):
+            elif panel in own_panels and rest not in (PLAN, PREDICTIONS) and not _WORKLOAD.fullmatch(rest):
                 raise EvidenceError(
                     f"{path}",
                     found="a file that is no part of a panel",
-                    expected=f"{PLAN}, {LEDGER}, {PREDICTIONS} or <slot_id>/attempt-<n>/ "
-                    f"with {', '.join(ATTEMPT_FILES)}",
+                    expected=f"{PLAN}, {LEDGER}, {PREDICTIONS}, {WORKLOAD_FILE.format('<engine>')} or "
+                    f"<slot_id>/attempt-<n>/ with {', '.join(ATTEMPT_FILES)}",
                     hint="move it out of the run directory",
                 )
             elif name in merged and merged[name].sha256 != source.sha256:

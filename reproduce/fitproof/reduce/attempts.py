@@ -10,7 +10,7 @@ from .thinning import Trace
 
 WEIGHTS = ("random", "pretrained")
 DEVICE_KINDS = ("cuda", "rocm", "cpu")
-DOCUMENT_TABLES = ("raw_slots", "raw_attempts", "raw_trials", "raw_environments", "raw_results")
+DOCUMENT_TABLES = ("raw_slots", "raw_attempts", "raw_trials", "raw_environments", "raw_results", "raw_workloads")
 ENDED = tuple(s for s in records.STATUSES if s != "interrupted")
 # What a finished measurement must have left behind; a killed attempt may lack any of it.
 OF_COMPLETED = ("environment.json", "events.jsonl")

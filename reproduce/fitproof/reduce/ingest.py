@@ -25,6 +25,8 @@ from .predictions import Predictions
 from .samples import parse_samples
 from .tables import to_arrow
 from .thinning import thin
+from .workloads import MEMBER as WORKLOAD
+from .workloads import check_attempts, workload_row
 
 BATCH_BYTES = 4 << 20  # of memory.csv and events.jsonl: some 80,000 samples, which processor caches hold
 BATCH_ATTEMPTS = 1000
@@ -63,6 +65,7 @@ class Ingest:
         """Read one archive. Raises EvidenceError: archive, member, line, what is wrong."""
         name = archive.path.name
         panels: dict[str, Panel] = {}
+        workloads: dict[str, dict] = {}
         folder: Folder | None = None
         prefix = "/"  # path of the open folder; no member begins with a slash
         for member in read_members(archive.path, expected_sha256=archive.sha256, hash_tar=False):
@@ -71,6 +74,10 @@ class Ingest:
                 continue
             if member.name == PREDICTIONS or member.name.partition("/")[2] == PREDICTIONS:
                 self.predictions.add(member.data, archive.name, f"{name}: {member.name}")
+                continue
+            if WORKLOAD.fullmatch(member.name):
+                where = f"{name}: {member.name}"
+                workloads[where] = workload_row(member.data, where, archive.name)
                 continue
             panel_name, *rest = member.name.split("/")
             panel = panels.setdefault(panel_name, Panel(panel_name))
@@ -87,8 +94,8 @@ class Ingest:
             else:
                 raise RecordError(
                     f"{name}: {member.name}", found="a member that is no part of a run directory",
-                    expected="<panel>/plan.json, <panel>/ledger.jsonl, <panel>/predictions.jsonl or "
-                    "<panel>/<slot_id>/attempt-<n>/<file>",
+                    expected="<panel>/plan.json, <panel>/ledger.jsonl, <panel>/predictions.jsonl, "
+                    "<panel>/<slot_id>/attempt-<n>/<file> or <folder>/workload-<engine>.json",
                 )  # fmt: skip
         self._close(folder, panels)
         for panel in panels.values():
@@ -97,6 +104,10 @@ class Ingest:
                 self._claim(row, name)
             self._batch.tables["raw_slots"] += rows.slots
             self._batch.tables["raw_attempts"] += rows.attempts
+        for where, row in workloads.items():
+            check_attempts(row, panels, where)
+            self._claim_workload(row, where)
+            self._batch.tables["raw_workloads"].append(row)
 
     def finish(self) -> None:
         """Load what still waits."""
@@ -128,6 +139,16 @@ class Ingest:
                 expected="each attempt of a slot in one archive",
                 hint="keep one of the two archives; a repetition needs a campaign name of its own",
             )
+
+    def _claim_workload(self, row: dict, where: str) -> None:
+        """A run of a workload stands once: by these names the view tells its rows apart."""
+        claim = tuple(row[name] for name in ("workload", "pair", "engine", "device", "run"))
+        other = self._claims.setdefault(claim, where)
+        if other != where:
+            raise RecordError(
+                where, found=f"run {row['run']!r} of {row['engine']}, which {other} holds already",
+                expected="each run once", hint="a repetition needs a campaign name of its own",
+            )  # fmt: skip
 
     def _flush(self) -> None:
         batch, self._batch = self._batch, Batch()

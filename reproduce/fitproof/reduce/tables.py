@@ -68,6 +68,11 @@ SCHEMAS: dict[str, pa.Schema] = {
         [("predictions_digest", _text), ("configuration_id", _text), ("method", _text), ("method_version", _text),
          *_fields(records.PREDICTED_STAGE)]
     ),
+    # one row per record of a developer workload: a peer's has no attempts, ours no figures
+    "raw_workloads": pa.schema(
+        [("archive", _text), *_fields(records.WORKLOAD, ("schema_version", "attempts", "figures")),
+         *_fields(records.WORKLOAD_ATTEMPTS), *_fields(records.WORKLOAD_FIGURES)]
+    ),
     "raw_results": pa.schema([KEY, *_fields(records.RESULT)]),
     "raw_events": pa.schema(
         [KEY, ("line", _int), *EVENT_FIELDS.items(), ("value_int", _int), ("value_text", _text)]

@@ -10,6 +10,7 @@ from ..schema.records import SCHEMA_VERSION
 from .companion import CompanionLost
 from .device import Capacity, Device
 from .files import checkpoint_folder, sync_folder, utc_now, write_json
+from .hold import hold_request, is_held
 from .judge import judge
 from .ledger import Ledger
 from .plan import Plan, Slot
@@ -46,12 +47,20 @@ def attempt_folder(panel_folder: Path, slot_id: str, attempt: int) -> Path:
 
 
 def run_attempt(
-    bench: Bench, slot_id: str, attempt: int, *, time_limit: int | None, stop: Callable[[], bool], resume: bool = False
+    bench: Bench,
+    slot_id: str,
+    attempt: int,
+    *,
+    time_limit: int | None,
+    stop: Callable[[], bool],
+    resume: bool = False,
+    hold_after: int | None = None,
 ) -> dict | None:
     """Measure one slot once; its result.json object, or None where `stop` interrupted it.
 
     With `resume` the trial goes on from the slot's last checkpoint, if there is one; without, it starts anew and
-    checkpoints of earlier attempts are removed.
+    checkpoints of earlier attempts are removed. With `hold_after` the trial holds once that step and its checkpoint are
+    done, and is killed there: interrupted, like by any other kill.
 
     The order is what makes a kill at any moment harmless: trial.json, the ledger's start, the trial, result.json, the
     ledger's end, each on the disk before the next. Raises FitproofError when the device or the stack cannot be made
@@ -68,7 +77,7 @@ def run_attempt(
     folder = _make_folder(bench, slot_id, slot, attempt, limit, capacity)
     bench.ledger.append(_ledger_line(bench, "start", slot_id, attempt))
     kills_before = oom_kills()
-    ended, cadence, trouble = _measure(bench, folder, limit, stop)
+    ended, cadence, trouble = _measure(bench, folder, limit, stop, hold_after)
     if ended is not None and ended.interrupted:
         bench.ledger.append(_ledger_line(bench, "end", slot_id, attempt, status="interrupted"))
         return None
@@ -105,13 +114,23 @@ def end_line(bench: Bench, slot_id: str, attempt: int, result: dict) -> dict:
 
 
 def _measure(
-    bench: Bench, folder: Path, limit: int, stop: Callable[[], bool]
+    bench: Bench, folder: Path, limit: int, stop: Callable[[], bool], hold_after: int | None
 ) -> tuple[Ended | None, Cadence, str | None]:
     """(how the trial ended, what the sampler achieved, what failed on our side)."""
     ended, cadence, trouble = None, NO_SAMPLES, None
+
+    def is_over() -> bool:
+        return stop() or (hold_after is not None and is_held(folder))
+
     try:
         bench.sampling.start(folder / "memory.csv")
-        ended = bench.spawner.run(folder, time_limit_seconds=limit, on_start=bench.sampling.watch, stop=stop)
+        ended = bench.spawner.run(
+            folder,
+            time_limit_seconds=limit,
+            on_start=bench.sampling.watch,
+            stop=is_over,
+            environment=hold_request(hold_after),
+        )
     except CompanionLost as error:
         trouble = str(error)
     try:

@@ -1,14 +1,15 @@
 """The fork server: imports the stack once, then starts one fresh process per trial and guards it to its end.
 
-    python -m fitproof.runner.forkserver TARGET [MODULE_TO_PRELOAD ...]
+    python -m fitproof.runner.forkserver [MODULE_TO_PRELOAD ...]
 
 `multiprocessing` has a fork server too. Ours differs where a memory benchmark needs it: the child does not import the
 caller's main module again, a preload that fails is an error and not silence, the environment holds no secrets, exit
 codes and signals arrive as the kernel gave them, and when the supervisor dies, even by SIGKILL, the trial's whole
 session is killed, grandchildren included.
 
-Requests: {"run": attempt_dir, "cold": bool} -> {"pid": n}, later {"pid": n, "wait_status": s}. One trial at a time.
-A cold trial is a new interpreter (fork and exec) that imports everything itself.
+Requests: {"run": attempt_dir, "target": "module:function", "cold": bool, "environment": {name: value}} -> {"pid": n},
+later {"pid": n, "wait_status": s}. One trial at a time. A cold trial is a new interpreter (fork and exec) that imports
+everything itself.
 """
 
 import gc
@@ -41,7 +42,7 @@ _NOT_INHERITED = (
 )
 
 
-def main(target: str, *modules: str) -> None:
+def main(*modules: str) -> None:
     for name in _NOT_INHERITED:
         os.environ.pop(name, None)
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # see stack.py
@@ -61,10 +62,10 @@ def main(target: str, *modules: str) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler the wake-up descriptor stays silent
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     tell({"ready": True})
-    _serve(target, wake_read, wake_write)
+    _serve(wake_read, wake_write)
 
 
-def _serve(target: str, wake_read: int, wake_write: int) -> None:
+def _serve(wake_read: int, wake_write: int) -> None:
     trial: int | None = None
     pending = b""
     while True:
@@ -85,7 +86,7 @@ def _serve(target: str, wake_read: int, wake_write: int) -> None:
         while b"\n" in pending:
             line, _, pending = pending.partition(b"\n")
             request = json.loads(line)
-            trial = _start(request, target, (wake_read, wake_write))
+            trial = _start(request, (wake_read, wake_write))
             tell({"pid": trial})
 
 
@@ -94,8 +95,8 @@ def _ended(pid: int) -> int | None:
     return status if done else None
 
 
-def _start(request: dict, target: str, wake: tuple[int, int]) -> int:
-    attempt, server = Path(request["run"]), os.getpid()
+def _start(request: dict, wake: tuple[int, int]) -> int:
+    attempt, target, server = Path(request["run"]), request["target"], os.getpid()
     pid = os.fork()
     if pid:
         return pid
@@ -107,6 +108,7 @@ def _start(request: dict, target: str, wake: tuple[int, int]) -> int:
         for descriptor in wake:
             os.close(descriptor)
         entry.settle(attempt, server)
+        os.environ.update(request["environment"])
         if request["cold"]:
             os.environ.pop("PYTORCH_NVML_BASED_CUDA_CHECK", None)
             os.execv(sys.executable, [sys.executable, "-m", "fitproof.runner.entry", str(attempt), target])

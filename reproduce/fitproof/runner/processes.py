@@ -107,3 +107,12 @@ def _oom_counter_files() -> list[Path]:
             mount = _CGROUP_ROOT / "memory"
             files += [mount / path.strip("/") / "memory.oom_control", mount / "memory.oom_control"]
     return files
+
+
+def process_start_ns() -> int:
+    """When this process started, on the clock of time.monotonic_ns; the kernel says it to its tick (10 ms)."""
+    stat = Path("/proc/self/stat").read_bytes()
+    started_ticks = int(stat[stat.rindex(b")") + 2 :].split()[19])  # field 22, counted from the boot
+    started_ns = started_ticks * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    asleep_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.monotonic_ns()  # the boot clock counts suspends too
+    return started_ns - asleep_ns

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,7 +50,7 @@ class Spawner:
         """Start the server if none runs. Raises EnvironmentLacks when the stack cannot be imported."""
         if self._server is not None:
             return
-        server = Companion("fitproof.runner.forkserver", self._target, *self._preload, environment=self._environment)
+        server = Companion("fitproof.runner.forkserver", *self._preload, environment=self._environment)
         try:
             if server.receive(_IMPORT_SECONDS) is None:
                 raise CompanionLost(f"the fork server was not ready within {_IMPORT_SECONDS:.0f} s")
@@ -65,9 +65,18 @@ class Spawner:
         self._server = server
 
     def run(
-        self, attempt: Path, *, time_limit_seconds: float, on_start: Callable[[int], None], stop: Callable[[], bool]
+        self,
+        attempt: Path,
+        *,
+        time_limit_seconds: float,
+        on_start: Callable[[int], None],
+        stop: Callable[[], bool],
+        target: str | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> Ended:
         """Run one trial to its end. `on_start` gets its pid; `stop` is asked about ten times a second.
+
+        `target` None: the spawner's. `environment`: variables of this process alone.
 
         Kills the trial's whole session at the time limit and on `stop`, and whatever is left of it after a normal
         end. Raises CompanionLost when the fork server dies: then the session is killed too, and the next trial gets a
@@ -77,7 +86,13 @@ class Spawner:
         begun = time.monotonic_ns()
         pid = None
         try:
-            pid = self._server.ask({"run": str(attempt.resolve()), "cold": self.start_method == "spawn"})["pid"]
+            request = {
+                "run": str(attempt.resolve()),
+                "target": target or self._target,
+                "cold": self.start_method == "spawn",
+                "environment": dict(environment or {}),
+            }
+            pid = self._server.ask(request)["pid"]
             on_start(pid)
             status, timed_out, interrupted = self._wait(pid, begun + int(time_limit_seconds * 1e9), stop)
         except BaseException:

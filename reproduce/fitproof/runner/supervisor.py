@@ -68,6 +68,8 @@ def run_panel(
     start_method: str = "forkserver",
     time_limit_seconds: int | None = None,
     resume: bool = False,
+    hold_after: int | None = None,
+    spawner: Spawner | None = None,
     target: str = CHILD,
     preload: tuple[str, ...] | None = None,
 ) -> RunSummary:
@@ -79,7 +81,9 @@ def run_panel(
     `sampler_interval_ns` None: 10 ms on a GPU, 20 ms on a CPU. `time_limit_seconds` None: from each slot's estimate.
     `resume`: a slot whose last attempt was interrupted goes on from its last checkpoint (settings.checkpoint_every) in
     the new attempt; otherwise, and without a checkpoint, it starts anew.
-    `target` and `preload` name the trial's main function and what the fork server imports.
+    `hold_after`: the first attempt of every slot is killed once this step and its checkpoint are done; with `resume`
+    the next one goes on from there. `spawner`: the caller's, which stays open for its next panel; then `target` and
+    `preload`, the trial's main function and what the fork server imports, are its own.
 
     SIGINT and SIGTERM kill the running trial, which stays `interrupted` in the ledger, and end the call normally.
     Raises CheckFailed (other code's plan, a device in use), UsageError (a locked or foreign run directory),
@@ -105,8 +109,9 @@ def run_panel(
             refuse_unsafe_paging(slot.settings, device.free())
         sampling = Sampling(plan.device_kind, device.uuid, interval)
         stack.callback(sampling.close)
-        spawner = Spawner(start_method, target=target, preload=preload, environment=_ENVIRONMENT[plan.device_kind])
-        stack.callback(spawner.close)
+        if spawner is None:
+            spawner = make_spawner(plan.device_kind, start_method, target=target, preload=preload)
+            stack.callback(spawner.close)
         bench = Bench(
             plan=plan,
             folder=folder,
@@ -121,7 +126,18 @@ def run_panel(
         recover(bench)
         signalled = stack.enter_context(_signals())
         deadline = None if deadline_seconds is None else begun + deadline_seconds
-        return _run_slots(bench, earlier, begun, deadline, time_limit_seconds, resume, signalled)
+        return _run_slots(bench, earlier, begun, deadline, time_limit_seconds, resume, hold_after, signalled)
+
+
+def make_spawner(
+    device_kind: str,
+    start_method: str = "forkserver",
+    *,
+    target: str = CHILD,
+    preload: tuple[str, ...] | None = None,
+) -> Spawner:
+    """What starts the trials of a device kind. The caller closes it."""
+    return Spawner(start_method, target=target, preload=preload, environment=_ENVIRONMENT[device_kind])
 
 
 def _run_slots(
@@ -131,6 +147,7 @@ def _run_slots(
     deadline: float | None,
     limit: int | None,
     resume: bool,
+    hold_after: int | None,
     signalled: threading.Event,
 ) -> RunSummary:
     plan, statuses, late = bench.plan, Counter(), False
@@ -156,6 +173,7 @@ def _run_slots(
                     time_limit=limit,
                     stop=is_over,
                     resume=resume and state.was_interrupted,
+                    hold_after=hold_after if state.next_attempt == 1 else None,
                 )
                 progress.end(slot, result)
                 statuses[result["status"] if result else "interrupted"] += 1

@@ -7,6 +7,7 @@ Layout of a run directory, and of an archive made from it:
     <panel>/<slot_id>/attempt-<n>/{trial.json, environment.json, events.jsonl, memory.csv, stdout.log, stderr.log,
                                    result.json}
     <panel>/predictions.jsonl    frozen predictions: one line per configuration and method; the plan names its SHA-256
+    <folder>/workload-<engine>.json   a developer workload: one of ours beside its panel's plan, a peer's anywhere
     .checkpoints/            training state for `fitproof run --resume`, <panel>/<slot_id>/; no record, never packed
 
 Bytes are integers, `*_ns` integer nanoseconds of CLOCK_MONOTONIC (one clock for the child and the sampler), `*_at`
@@ -253,6 +254,55 @@ PREDICTED_STAGE = (
 )
 INTERVALS = ("peak_reserved_bytes", "peak_device_used_bytes", "smallest_capacity_bytes")
 LABELS = ("within_margin", "above_margin", "memory_failure")
+WORKLOAD_FILE = "workload-{}.json"
+"""`{}` is the engine, in letters, digits, '.' and '-'."""
+WORKLOAD = (
+    _f("schema_version", "int", ""),
+    _f("workload", "str", "opd"),
+    _f("pair", "str", "student and teacher: qwen3, smollm2, or tiny"),
+    _f("engine", "str", "fitproof, or a peer's name and version"),
+    _f("run", "str", "name of the run: its campaign, and what was set apart from the workload"),
+    _f("device", "str", "device name as the driver gives it, or 'cpu'"),
+    _f("created_at", "str", "UTC time"),
+    _f("import_ns", "int", "start of the first process until the stack was imported", True),
+    _f("recovery_pair_ns", "int", "start of the first process to the end of the comparison, imports included"),
+    _f("adapter_bytes", "int", "files of the exported adapter", True),
+    _f("run_bytes", "int", "all files that the uninterrupted run left, its checkpoints included", True),
+    _f("is_trajectory_equal", "bool", "every rollout equal to the uninterrupted run's"),
+    _f("is_adapter_equal", "bool", "every adapter tensor equal to the byte"),
+    _f("is_optimizer_equal", "bool", "every optimizer tensor equal to the byte"),
+    _f("is_state_equal", "bool", "every other field of the training state equal"),
+    _f("is_adapter_loadable", "bool", "plain peft loads the exported adapter", True),
+    _f("differences", "list", "one line for each tensor, field or step that differs"),
+    _f("attempts", "object", "which attempts it was (WORKLOAD_ATTEMPTS); null for a peer", True),
+    _f("figures", "object", "what the peer measured (WORKLOAD_FIGURES); null for our own, whose attempts say it", True),
+)
+WORKLOAD_ATTEMPTS = (
+    _f("campaign", "str", ""),
+    _f("panel", "str", "panel of the uninterrupted run"),
+    _f("slot_id", "str", ""),
+    _f("attempt", "int", ""),
+    _f("resumed_panel", "str", "panel of the interrupted and resumed run"),
+    _f("resumed_slot_id", "str", ""),
+    _f("interrupted_attempt", "int", ""),
+    _f("resumed_attempt", "int", ""),
+)
+# Times are medians over cycles 2 to the last; positions are response positions of one cycle.
+WORKLOAD_FIGURES = (
+    _f("positions", "int", "response positions of one cycle"),
+    _f("rollout_ns", "int", "median"),
+    _f("teacher_ns", "int", "median", True),
+    _f("update_ns", "int", "median"),
+    _f("cold_start_ns", "int", "construction of everything", True),
+    _f("first_rollout_ns", "int", "start of construction to the end of the first rollout", True),
+    _f("first_update_ns", "int", "start of construction to the end of the first update", True),
+    _f("resume_load_ns", "int", "", True),
+    _f("peak_allocated_bytes", "int", "", True),
+    _f("peak_reserved_bytes", "int", "", True),
+    _f("downshifts", "int", "batch downshifts on running out of memory", True),
+    _f("teacher_cache_bytes", "int", "", True),
+    _f("checkpoint_bytes", "int", "", True),
+)
 FILES = {"trial.json": TRIAL, "environment.json": ENVIRONMENT, "result.json": RESULT}
 ATTEMPT_FILES = (
     "trial.json",

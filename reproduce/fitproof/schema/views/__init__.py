@@ -6,6 +6,7 @@ from .ledger import ATTEMPTS, DEVICES, PANEL_SLOTS
 from .memory import ITERATION_COSTS, MEMORY_SAMPLES, STAGE_PEAKS
 from .predictions import PREDICTION_ERRORS, PREDICTIONS
 from .trials import FAILURES, TRIALS
+from .workloads import OPD_WORKLOADS
 
 VIEWS: dict[str, View] = {
     view.name: view
@@ -20,6 +21,7 @@ VIEWS: dict[str, View] = {
         FAILURES,
         PREDICTIONS,
         PREDICTION_ERRORS,
+        OPD_WORKLOADS,
         DEVICES,
     )
 }

@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 
 from ....schema.settings import Settings
+from ...hold import FACT as HELD
+from ...hold import hold
 from .. import checkpoint
 from .. import device as device_ops
 from ..engines.cuda_graph import CudaGraphEngine
@@ -61,11 +63,14 @@ class PolicyRecipe:
     def step(self, step: int) -> None:
         raise NotImplementedError
 
-    def run(self) -> None:
+    def run(self, hold_after: int | None = None) -> None:
         for step in range(self.completed_steps + 1, self.s.total_training_steps + 1):
             self.step(step)
             if self.s.checkpoint_every and step % self.s.checkpoint_every == 0:
                 self.save(step)
+            if step == hold_after:
+                self.recorder.fact(HELD, step)
+                hold()
 
     def save(self, step: int) -> None:
         """Stage checkpoint. Whatever is on the device stays there, what is away stays away."""

@@ -1,0 +1,1 @@
+"""Developer workloads: whole runs of a recipe, interrupted and resumed, compared byte for byte. Imports no torch."""
