@@ -216,7 +216,7 @@ def _counted(function, counts: Counter[str], what: str):
     return run
 
 
-def _greedy_engine(model, s, device, recorder):
+def _greedy_engine(model, s, device, recorder, passes):
     loud(model)
     if s.rollout_engine == "hf_generate":
         return HfGenerate(model, s, device, sample=False)

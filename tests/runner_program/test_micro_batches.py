@@ -53,9 +53,12 @@ def test_captured_passes_are_captured_once_and_their_uneven_end_is_run():
     assert len(passes._captured) == 2
 
 
-def test_two_micro_batches_are_not_worth_a_capture():
+def test_a_capture_is_made_for_three_replays_in_a_pass_or_over_the_steps():
     passes = MicroBatches(tiny(capture_micro_batches=True), CPU)
     assert [passes.captures(count, 2) for count in (4, 5, 6)] == [False, False, True]
+    long = dict(capture_micro_batches=True, total_training_steps=3)
+    assert [MicroBatches(tiny(**long), CPU).captures(count, 2) for count in (1, 2)] == [False, True]
+    assert not MicroBatches(tiny(**long, parameter_offload=True), CPU).captures(2, 2)
     assert not MicroBatches(tiny(), CPU).captures(6, 2)
 
 
@@ -81,3 +84,14 @@ def test_edges_run_the_first_the_last_full_one_and_a_smaller_last(capture):
 def test_stages_are_those_of_a_plain_run(given):
     shape = dict(train_batch_size=4, rollout_n=2, actor_micro_batch=1)
     assert stages(run_events(tiny(**shape, **given))) == stages(run_events(tiny(**shape)))
+
+
+@pytest.mark.parametrize("resident", [False, True])
+def test_prefill_is_captured_where_the_pool_stays(resident):
+    """And the trained parameters are those of a plain run."""
+    given = dict(free_cache_engine=not resident, total_training_steps=3, max_num_seqs=6)
+    eager, captured = (trained(Grpo, tiny(**given, capture_micro_batches=c)) for c in (False, True))
+    assert all(torch.equal(a, b) for a, b in zip(eager, captured, strict=True))
+    run = Grpo(tiny(**given, capture_micro_batches=True), seed=3, device=CPU, recorder=Recorder(None, CpuMeter()))
+    run.run()
+    assert (("prefill", 0) in {key[0] for key in run.passes._captured}) == resident

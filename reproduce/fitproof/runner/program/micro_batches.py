@@ -19,7 +19,7 @@ from ...schema.settings import Settings
 from . import device as device_ops
 
 Result = torch.Tensor | tuple[torch.Tensor, ...] | None
-WORTH_CAPTURING = 3  # equal micro-batches from which on a capture pays for itself
+WORTH_CAPTURING = 3  # equal micro-batches, or steps, from which on a capture pays for itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,15 @@ class MicroBatches:
         self.device = device
         self.is_capturing = s.capture_micro_batches
         self.keeps_graphs = not s.parameter_offload  # parameters that come back have other addresses
+        self._is_worth_it = self.keeps_graphs and s.total_training_steps >= WORTH_CAPTURING
         self._covers_edges = s.micro_batch_coverage == "edges"
         self._pool: device_ops.GraphPool | None = None
         self._captured: dict[Hashable, _Captured] = {}
 
     def captures(self, count: int, size: int) -> bool:
-        """Whether a pass over `count` rows in micro-batches of `size` is replayed from a graph."""
-        return self.is_capturing and count // size >= WORTH_CAPTURING
+        """Whether a pass over `count` rows in micro-batches of `size` is replayed from a graph: where that is often
+        enough, within the pass or from step to step."""
+        return self.is_capturing and (count // size >= WORTH_CAPTURING or (size <= count and self._is_worth_it))
 
     def run(
         self, name: Hashable, function: Callable[..., Result], tensors: Sequence[torch.Tensor], size: int

@@ -5,12 +5,14 @@ response token, then every further token is one replay: the step reads and advan
 the graph and writes into the sequences' buffer, so the host only counts.
 """
 
+import functools
 from collections.abc import Callable
 
 import torch
 
 from ....schema.settings import Settings
 from .. import device as device_ops
+from ..micro_batches import MicroBatches
 from ..models import LanguageModel
 from ..recorder import Recorder
 from ..sequences import Prompts, attention_mask, position_ids
@@ -37,8 +39,11 @@ class CudaGraphEngine:
     """Keeps pool and graphs from call to call, unless `release` is called or the model's weights moved."""
 
     def __init__(
-        self, model: LanguageModel, s: Settings, device: torch.device, recorder: Recorder, sample: bool = True
-    ):
+        self, model: LanguageModel, s: Settings, device: torch.device, recorder: Recorder, sample: bool = True,
+        passes: MicroBatches | None = None,
+    ):  # fmt: skip
+        # Prefill is captured too where the settings say so and the pool keeps its addresses.
+        self._passes = None if s.free_cache_engine else passes
         self.model, self.s, self.device, self.recorder, self.sample = model, s, device, recorder, sample
         self.pool_tokens: int | None = None  # the pool's size is fixed when it is first made, or by a checkpoint
         self._is_recorded = False
@@ -92,14 +97,15 @@ class CudaGraphEngine:
             self.recorder.fact("kv_pool_bytes", pool.nbytes)
             self.recorder.fact("wave_sequences", slots)
             self.recorder.fact("decode_buckets", len(buckets(s.max_prompt_length, s.max_response_length)))
-        return _Wave(self.model, s, pool, self.device, self.sample)
+        return _Wave(self.model, s, pool, self.device, self.sample, self._passes)
 
 
 class _Wave:
     """Pool, graphs and the buffers that a decode step reads and writes, for one wave of sequences."""
 
-    def __init__(self, model: LanguageModel, s: Settings, pool: KVPool, device: torch.device, sample: bool):
-        self.model, self.s, self.pool, self.sample = model, s, pool, sample
+    def __init__(self, model: LanguageModel, s: Settings, pool: KVPool, device: torch.device, sample: bool,
+                 passes: MicroBatches | None):  # fmt: skip
+        self.model, self.s, self.pool, self.sample, self.passes = model, s, pool, sample, passes
         self.moves = model.moves
         self.decoder = Decoder(model, pool)
         self._graph_pool = device_ops.GraphPool(device)
@@ -138,18 +144,25 @@ class _Wave:
         positions = position_ids(keep, prompt)
         chunk = max(1, PREFILL_TOKENS // prompt)
         for first in range(0, ids.shape[0], chunk):
-            rows = slice(first, first + chunk)
-            mask = attention_mask(self.s, keep[rows], prompt, self.pool.keys[0].dtype)
-            states = self.model.trunk(
-                input_ids=ids[rows], attention_mask=mask, position_ids=positions[rows],
-                past_key_values=PrefillWriter(self.pool, first), use_cache=True,
-            ).last_hidden_state  # fmt: skip
-            self.tokens[rows].copy_(self._draw(self.model.logits(states[:, -1])))
-            del mask, states  # not while the next chunk runs
+            rows = slice(first, min(first + chunk, ids.shape[0]))
+            part, count = (ids[rows], keep[rows], positions[rows]), rows.stop - first
+            if self.passes is not None and self.passes.captures(count, count):
+                self.passes.run(("prefill", first), functools.partial(self._prefill_chunk, first), part, count)
+            else:
+                self._prefill_chunk(first, *part)
         self.sequences[:, prompt].copy_(self.tokens)
         self.positions.copy_(positions[:, -1] + 1)
         self.padding.copy_(prompt - keep.sum(-1, keepdim=True))
         self.slot.fill_(prompt)
+
+    def _prefill_chunk(self, first: int, ids: torch.Tensor, keep: torch.Tensor, positions: torch.Tensor) -> None:
+        """Keys and values of prompts `first` and following [b, P] into the pool; their first drawn tokens."""
+        mask = attention_mask(self.s, keep, ids.shape[1], self.pool.keys[0].dtype)
+        states = self.model.trunk(
+            input_ids=ids, attention_mask=mask, position_ids=positions,
+            past_key_values=PrefillWriter(self.pool, first), use_cache=True,
+        ).last_hidden_state  # fmt: skip
+        self.tokens[first : first + ids.shape[0]].copy_(self._draw(self.model.logits(states[:, -1])))
 
     def _draw(self, logits: torch.Tensor) -> torch.Tensor:
         """Next tokens [W] from float32 logits [W, V], which are used up.

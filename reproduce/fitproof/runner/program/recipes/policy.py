@@ -43,7 +43,7 @@ class PolicyRecipe:
             self.actor = build_actor(s, seed, device)
             self.reference = build_frozen(s, s.model_id, seed, device) if s.reference == "copy" else None
             self.roller = self._build_roller()
-            self.engine = make_engine(self.roller or self.actor, s, device, recorder)
+            self.engine = make_engine(self.roller or self.actor, s, device, recorder, self.passes)
             self.copy_weights()
             self.updater = Updater(self.actor, s, device)
             more_models, more_updaters = self.build_others()
@@ -181,7 +181,7 @@ class PolicyRecipe:
         return () if self.roller is None else (self.roller,)
 
 
-def make_engine(model: LanguageModel, s: Settings, device: torch.device, recorder: Recorder):
+def make_engine(model: LanguageModel, s: Settings, device: torch.device, recorder: Recorder, passes: MicroBatches):
     """The rollout engine that the settings name: an object with `rollout(prompts) -> ids [N, P + R]`.
 
     `model` rolls out, except with vllm, which takes its architecture and has `load_weights` for the rest. Raises
@@ -189,8 +189,9 @@ def make_engine(model: LanguageModel, s: Settings, device: torch.device, recorde
     """
     if s.rollout_engine == "hf_generate":
         return HfGenerate(model, s, device)
-    engine = {"cuda_graph": CudaGraphEngine, "hf_paged": HfPagedEngine, "vllm": VllmEngine}[s.rollout_engine]
-    return engine(model, s, device, recorder)
+    if s.rollout_engine == "cuda_graph":
+        return CudaGraphEngine(model, s, device, recorder, passes=passes)
+    return {"hf_paged": HfPagedEngine, "vllm": VllmEngine}[s.rollout_engine](model, s, device, recorder)
 
 
 def record_sizes(recorder: Recorder, actor: LanguageModel) -> None:
