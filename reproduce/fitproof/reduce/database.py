@@ -21,6 +21,12 @@ VIEWS_IN_ORDER = {
     "predictions": ("_core_boundaries", "_core_predictions"),
     "prediction_errors": (),
 }
+# View -> the table without which it is empty: planning a statement costs more than a small release's answer to it.
+SOURCES = {
+    "predictions": "raw_predictions",
+    "prediction_errors": "raw_predictions",
+    "opd_workloads": "raw_workloads",
+}
 MEMORY_LIMIT = "320MiB"
 INSERT_ROWS = 100_000  # that wait in Arrow, some 8 MB: a statement has a price of its own, and so has a commit
 
@@ -46,6 +52,7 @@ class Database:
         }
         self.connection: duckdb.DuckDBPyConnection | None = None
         self._waiting: dict[str, list[pa.Table]] = {}
+        self._filled: set[str] = set()
 
     def open(self) -> None:
         """Takes tens of milliseconds, without the interpreter's lock."""
@@ -69,9 +76,15 @@ class Database:
 
     def insert(self, name: str, rows: pa.Table) -> None:
         """Append rows to a table, some time before `commit` ends. Nobody else sees them before."""
+        if rows.num_rows:
+            self._filled.add(name)
         self._waiting.setdefault(name, []).append(rows)
         if sum(table.num_rows for tables in self._waiting.values() for table in tables) > INSERT_ROWS:
             self._insert_waiting()
+
+    def is_empty(self, view: str) -> bool:
+        """Whether nothing was inserted that could give the view a row; False where only its statement can say."""
+        return view in SOURCES and SOURCES[view] not in self._filled
 
     def commit(self) -> None:
         """End of all inserts."""

@@ -28,7 +28,7 @@ from .thinning import thin
 from .workloads import MEMBER as WORKLOAD
 from .workloads import check_attempts, workload_row
 
-BATCH_BYTES = 4 << 20  # of memory.csv and events.jsonl: some 80,000 samples, which processor caches hold
+BATCH_BYTES = 8 << 20  # of memory.csv and events.jsonl: some 160,000 samples; less costs statements, more costs caches
 BATCH_ATTEMPTS = 1000
 ARCHIVE_SUFFIX = ".tar.zst"
 _SLOT = re.compile(r"[0-9a-f]{16}", re.ASCII)
