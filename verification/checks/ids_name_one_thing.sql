@@ -8,7 +8,8 @@ WITH settings AS (
                rollout_n, actor_micro_batch, rollout_logprob_micro_batch, ref_logprob_micro_batch, critic_micro_batch,
                teacher_micro_batch, max_prompt_length, max_response_length, padding, max_num_seqs, kv_reservation,
                free_cache_engine, rollout_weights, parameter_offload, optimizer_offload, empty_cache, decode_coverage,
-               checkpoint_every, deterministic, attn_implementation, allocator, rollout_engine) AS rest
+               checkpoint_every, deterministic, attn_implementation, allocator, rollout_engine, capture_micro_batches,
+               micro_batch_coverage) AS rest
     FROM configurations
 )
 SELECT 'one settings_id, several settings' AS what, settings_id AS id FROM settings
