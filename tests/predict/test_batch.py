@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from fitproof.predict import batch, cache
 from fitproof.predict.batch import predict_all
 from fitproof.predict.prediction import predict
@@ -59,3 +60,18 @@ def test_a_cache_that_cannot_be_written_costs_nothing_else(tiny, monkeypatch, tm
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert predict_all([tiny()])[tiny()].label == "within_margin"
+
+
+@pytest.mark.parametrize("edit", [
+    lambda data: data.replace(b'"peak_allocated_bytes": ', b'"peak_allocated_bytes": 5'),
+    lambda data: data[:-20],
+    lambda data: b"[" * 100_000,
+    lambda data: b"",
+])  # fmt: skip
+def test_a_damaged_or_edited_cache_file_is_no_answer(tiny, cache_folder, edit):
+    [answer] = predict_all([tiny()]).values()
+    [path] = cache_folder.iterdir()
+    path.write_bytes(edit(path.read_bytes()))
+    assert cache.read(tiny(), "h200") is None
+    [again] = predict_all([tiny()]).values()
+    assert again.peak_allocated_bytes == answer.peak_allocated_bytes

@@ -58,6 +58,16 @@ def test_a_peer_without_all_its_figures_is_refused(tmp_path, refusal):
     assert "missing field rollout_ns" in refusal(tmp_path / "runs")
 
 
+def test_a_peer_that_took_no_time_is_refused(tmp_path, refusal):
+    figures = {"positions": 256, "rollout_ns": 1, "teacher_ns": 0, "update_ns": 1}
+    rest = ("cold_start_ns", "first_rollout_ns", "first_update_ns", "resume_load_ns", "peak_allocated_bytes",
+            "peak_reserved_bytes", "downshifts", "teacher_cache_bytes", "checkpoint_bytes")  # fmt: skip
+    folder = tmp_path / "runs" / "peers"
+    folder.mkdir(parents=True)
+    (folder / "workload-peer-1.0.json").write_text(json.dumps(workload(figures=figures | dict.fromkeys(rest))))
+    assert "teacher_ns 0" in refusal(tmp_path / "runs")
+
+
 def test_one_run_stands_once(good, tmp_path, refusal):
     again = tmp_path / "again"
     run(again, "second", RESUMED, minute=5)

@@ -44,7 +44,7 @@ Device = Annotated[
 
 
 def plan(
-    panel: Annotated[str, typer.Argument(help="Name of a panel: quick, scout, grid, cpu_tiny.")],
+    panel: Annotated[str, typer.Argument(help="Name of a panel, such as quick; a wrong name lists them all.")],
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the frozen plan.")
     ] = None,
@@ -73,13 +73,14 @@ def plan(
       fitproof plan grid --predict --torch 2.11 --transformers 5.17 -o frozen/grid/plan.json
     """
     from ..errors import UsageError
-    from ..runner.plan import freeze, save_plan
+    from ..runner.plan import freeze, refuse_output, save_plan
 
     made = _panel(panel, device)
     if predict:
         if output is None or made.device_kind != "cuda":
             found = "no -o FILE" if output is None else f"device kind {made.device_kind}"
             raise UsageError("fitproof plan --predict", found=found, expected="a CUDA panel and -o FOLDER/plan.json")
+        refuse_output(output)
         digest = _freeze_predictions(made, output.parent, gpu, torch, transformers, no_cache=no_cache)
         frozen = freeze(made, predictions_digest=digest)
     else:

@@ -1,9 +1,11 @@
 """Predictions that were made before, in the user's cache folder: $XDG_CACHE_HOME/fitproof/predictions.
 
 A key covers everything that decides an answer: settings, the package's code, the GPU profile, and the versions of
-torch, transformers and peft. A file that cannot be read, or a folder that cannot be written, costs time and no more.
+torch, transformers and peft. A file holds the digest of its answer: one that was damaged or edited is no answer. Such a
+file, or a folder that cannot be written, costs time and no more.
 """
 
+import contextlib
 import json
 import os
 from dataclasses import asdict
@@ -40,7 +42,10 @@ def basis(gpu: str) -> dict[str, str]:
 def read(s: Settings, gpu: str) -> Prediction | None:
     """The cached prediction, None where there is none."""
     try:
-        data = json.loads(_path(s, gpu).read_bytes())
+        digest, _, text = _path(s, gpu).read_bytes().partition(b"\n")
+        if digest.decode() != sha256_hex(text):
+            return None
+        data = json.loads(text)
         return Prediction(**{
             **data,
             "stages": tuple(StagePrediction(**stage) for stage in data["stages"]),
@@ -57,10 +62,12 @@ def write(s: Settings, gpu: str, prediction: Prediction) -> None:
     partial = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(json.dumps(asdict(prediction)), encoding="utf-8")
+        text = json.dumps(asdict(prediction)).encode()
+        partial.write_bytes(sha256_hex(text).encode() + b"\n" + text)
         partial.rename(path)
     except OSError:
-        pass
+        with contextlib.suppress(OSError):
+            partial.unlink()
 
 
 def _path(s: Settings, gpu: str) -> Path:

@@ -31,6 +31,9 @@ def workload_row(data: bytes, where: str, archive: str) -> dict:
     for name, spec in (("attempts", records.WORKLOAD_ATTEMPTS), ("figures", records.WORKLOAD_FIGURES)):
         if record[name] is not None:
             row |= checked(record[name], spec, f"{where} {name}")
+    for name in ("positions", "rollout_ns", "teacher_ns", "update_ns"):  # a rate over no time is no rate
+        if record["figures"] is not None and row[name] is not None and row[name] <= 0:
+            raise RecordError(f"{where} figures", found=f"{name} {row[name]}", expected="a positive integer, or null")
     return row
 
 

@@ -118,10 +118,15 @@ def freeze(panel: Panel, *, predictions_digest: str | None = None) -> Plan:
 
 def save_plan(plan: Plan, path: Path) -> None:
     """Write plan.json, whole or not at all. Raises UsageError where `path` cannot be a file."""
+    refuse_output(path)
+    write_json(path, plan.record())
+
+
+def refuse_output(path: Path) -> None:
+    """Raise UsageError where `path` cannot be a file. Predicting a panel takes minutes: ask before."""
     if path.is_dir() or not path.parent.is_dir():
         found = "a folder" if path.is_dir() else f"no folder {path.parent}"
         raise UsageError(f"plan {path}", found=found, expected="a file in a folder that exists", hint="-o plan.json")
-    write_json(path, plan.record())
 
 
 def load_plan(path: Path, *, check_code: bool = True) -> Plan:

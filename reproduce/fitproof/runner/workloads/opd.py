@@ -140,7 +140,8 @@ def _refuse_earlier(out: Path, *plans: Plan) -> None:
     """A workload is timed from its first process to its end: it never goes on with what an earlier call left."""
     for plan in plans:
         for folder in (out / plan.panel, out / CHECKPOINTS / plan.panel):
-            if folder.exists():
+            # Without a plan nothing was started: the device was not there.
+            if folder.exists() and (folder.parent != out or (folder / "plan.json").exists()):
                 raise UsageError(
                     f"run directory {out}",
                     found=f"{folder}, of an earlier run",
