@@ -6,13 +6,14 @@ from pathlib import Path
 
 import raw_cases as raw
 from raw_cases import CASES
+from raw_predictions import predicted
 from raw_workloads import opd_workloads
 
 INPUTS: dict[str, Callable[[Path], None]] = {
     made.__name__: made
     for made in (raw.complete, raw.above_margin, raw.memory_failure, raw.interrupted, raw.replacement, raw.cpu,
                  raw.no_process_used, raw.two_campaigns, raw.small_capacity, raw.four_seeds, raw.released_pool,
-                 raw.predicted, opd_workloads)
+                 predicted, opd_workloads)
 }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The inputs of the golden cases: small run directories with numbers that can be checked by hand.
 
-golden_inputs.py lists the cases and writes them; the OPD workload's stands in raw_workloads.py.
+golden_inputs.py lists the cases and writes them; two stand in raw_workloads.py and raw_predictions.py.
 
 Times are milliseconds from the attempt's start, sizes MiB, unless a name says otherwise. The attempt starts at 5 s of
 the monotonic clock; the monitor reads 1,000 MiB before the child.
@@ -13,7 +13,6 @@ from pathlib import Path
 from fitproof.schema.canonical import canonical_json, sha256_hex, short_id
 from fitproof.schema.records import MEMORY_CSV_HEADER, SCHEMA_VERSION
 from fitproof.schema.settings import Settings, resolve
-from raw_predictions import line, write
 
 CASES = Path(__file__).parent / "cases"
 MIB, MS = 1 << 20, 1_000_000
@@ -356,47 +355,3 @@ def released_pool(case: Path) -> None:
     panel.attempt(1, stages(rests=(1, 2)), [*before, *begins])
     edges = [(351, 9_000, 9_000), *pool, (500, 3_480, 3_480), (530, 7_000, 7_000), (705, 8_510, 8_510)]
     panel.attempt(2, stages(rests=(80, 30), fact_at=702), [*before, *edges])
-
-
-def predicted(case: Path) -> None:
-    """Panel golden names its predictions, panel bisect names none. A fits (peak 9,000 reserved, 9,500 used, 16,372 of
-    capacity, L = 14,324), B fails asking for 512 MiB with 100 free and 0 to reclaim, C was never started. The same
-    settings as A fail at 9,788 and complete at 9,888 (panel bisect): margin of A (14,324 - 9,500) / 16,372, of B
-    412 / 16,372. Version 1 was frozen at 09:00 for A, B and C, and again at 09:20 beside version 2 (1 % more
-    reserved for A), so 1 is prospective and 2 is the latest, for all but C. A peer answers for A in part; D is
-    refused.
-    """
-    a, b, c = settings(), settings(actor_micro_batch=4), settings(actor_micro_batch=8)
-    d = settings(rollout_engine="hf_paged")
-    stages = {"initializing": (1_995, 2_000), "rollout": (5_995, 6_060), "actor_update": (8_995, 9_000)}
-    of_a = {"capacity_bytes": 16_384 * MIB, "completes": True, "label": "within_margin", "stages": stages,
-            "peak_allocated_bytes": 8_995 * MIB, "peak_reserved_bytes": 9_000 * MIB, "alloc_retries": 0,
-            "peak_device_used_bytes": 9_595 * MIB, "peak_stage": "actor_update",
-            "smallest_capacity_bytes": 9_840 * MIB, "smallest_without_retries_bytes": 9_840 * MIB}  # fmt: skip
-    of_b = {"capacity_bytes": 16_384 * MIB, "completes": False, "label": "memory_failure", "failure_stage": "rollout",
-            "failure": "aten::empty asked for 536870912 bytes", "peak_allocated_bytes": 14_000 * MIB,
-            "peak_reserved_bytes": 15_000 * MIB, "peak_device_used_bytes": 15_500 * MIB, "peak_stage": "rollout",
-            "smallest_capacity_bytes": 17_000 * MIB, "stages": {"initializing": (1_995, 2_000)}}  # fmt: skip
-    of_a_later = {**of_a, "peak_reserved_bytes": 9_090 * MIB, "stages": {**stages, "actor_update": (8_995, 9_090)}}
-    ends = {"interval": {"peak_reserved_bytes": [9_000 * MIB, 9_010 * MIB]}}
-    first = write(
-        case / "2026-12-01_h200_golden" / "golden" / "predictions.jsonl", line(a, **of_a, **ends), line(b, **of_b),
-        line(c, **of_b), line(d, refusal="rollout_engine=hf_paged: an engine with an allocator of its own"),
-        line(a, method="fitcheck-llm", version="0.3", peak_reserved_bytes=9_900 * MIB),
-    )  # fmt: skip
-    write(
-        case / "2026-12-02_h200_predictions" / "later" / "predictions.jsonl", line(a, minute=20, **of_a, **ends),
-        line(a, version="2", minute=20, **of_a_later), line(b, version="2", minute=20, **of_b),
-    )  # fmt: skip
-    slots = [(a, 0), (a, 1), (a, 2), (b, 0), (b, 1), (b, 2), (c, 0)]
-    panel = Panel(root=case / "2026-12-01_h200_golden", slots=slots, predictions=sha256_hex(first))
-    failing = [*plain(9_000), Stage(name="rollout", step=2, begin=720, end=None, peak_reserved=15_000)]
-    for place in range(3):
-        panel.attempt(place, plain(9_000), used(9_000))
-        panel.attempt(place + 3, failing, used(9_000), status="memory_failure", failure={"ms": 800})
-    bisect = Panel(
-        root=case / "2026-12-01_h200_golden", name="bisect", minute=30,
-        slots=[(settings(capacity_mib=9_800), 0), (settings(capacity_mib=9_900), 0)],
-    )  # fmt: skip
-    bisect.attempt(0, failing, used(9_000), status="memory_failure", failure={"ms": 800})
-    bisect.attempt(1, plain(9_000), used(9_000))

@@ -6,7 +6,7 @@ from .estimate import estimate_seconds
 
 
 def quick(*, device_kind: str = "cuda") -> Panel:
-    """Hardware: any GPU with about 8 GB; about a minute after start-up on one H200.
+    """Hardware: any GPU with about 8 GB; 104 s of trials on one H200, after start-up.
 
     Qwen3-0.6B and SmolLM2-360M x short and chat x micro-batch 1, 2, 4: LoRA r8, cuda_graph, 2 steps, decoded in full,
     one seed. The micro-batch is that of the update and of both scoring passes, of which the edges are run.
